@@ -52,6 +52,7 @@ from tests.support.samples import (
     largest_transfer,
     opening,
     payment,
+    reversing,
     transfer,
 )
 from tests.support.strategies import messages_of, that_refer
@@ -149,6 +150,14 @@ def test_before_its_account_is_open_a_payment_is_not_decided() -> None:
 def test_as_many_as_fit_a_transaction_are_folded(messages: int, folded: int) -> None:
     plan = fold([opening(), *(payment(1, transaction_id=str(number)) for number in range(messages - 1))])
     assert (len(plan.dispositions), len(plan.writes)) == (folded, folded + 1)
+
+
+@pytest.mark.parametrize("amount", [None, 2], ids=["posted", "rejected"])
+def test_as_many_reversals_as_fit_a_transaction_are_folded(amount: int | None) -> None:
+    """Each has an entry, and an item of the Reversals table."""
+    items, _ = folded_in_batches([payment(1, transaction_id=f"t-{number}") for number in range(60)], items_of(alice()))
+    plan = planned([reversing(f"t-{number}", amount, transaction_id=f"r-{number}") for number in range(60)], items)
+    assert (len(plan.dispositions), len(plan.writes)) == (48, 97)
 
 
 def test_a_transfer_is_four_writes_in_one_commit_and_its_outcome_is_the_payers() -> None:

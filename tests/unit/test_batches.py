@@ -544,7 +544,7 @@ def test_a_message_that_is_twice_in_a_batch_is_begun_once(working: Working) -> N
 def test_what_was_done_together_is_reported_before_a_suspect_may_kill_the_function(working: Working) -> None:
     working.has_begun("killer", 1)
     assert working.delivered(["a", "killer"], 3) is None
-    assert working.published_metrics()[("MessageAge",)] >= 0
+    assert ("MessageAge",) in working.published_metrics()
     assert working.acknowledged == ["a"]
 
 

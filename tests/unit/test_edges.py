@@ -1,6 +1,5 @@
 """Edges that only a mutant showed: limits that are met exactly, and values that others hold us to."""
 
-import inspect
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -15,8 +14,9 @@ from conditional_writes.core.conditions import any_of, equals, less_than
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over
-from conditional_writes.upserts import REMOVED, MapEntry, erase, upsert
+from conditional_writes.upserts import REMOVED, MapEntry, erase, erasure, upsert
 from conditional_writes.upserts.clocks import clock, clocks_attribute, is_removal, just_after, map_mark
+from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
 from ledger.core.decoding import version
 from ledger.core.journal import Outcome
 from ledger.core.money import format_decimal, normalized
@@ -26,7 +26,7 @@ from tests.unit.stubs import Stubbed
 
 NO_CLIENT: Any = None
 RECORDS = Records(NO_CLIENT, "Records")
-AS_OF = datetime(2026, 1, 1, 1, tzinfo=UTC)
+AS_OF, LATER = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (1, 2))
 
 
 def nothing(order: Any, observed: Observed) -> Plan[None]:
@@ -68,6 +68,12 @@ def test_a_name_of_255_characters_is_a_field_and_one_that_is_longer_makes_the_pa
     assert field_hashes("pay#p-1", {"amount": 1, "n" * 256: 1}).keys() == {"payload"}
 
 
+def test_a_payload_of_51_fields_is_hashed_as_a_whole() -> None:
+    fields = dict.fromkeys(map(str, range(50)), 1)
+    assert field_hashes("pay#p-1", fields).keys() == fields.keys()
+    assert field_hashes("pay#p-1", fields | {"50": 1}).keys() == {"payload"}
+
+
 def test_a_model_itself_is_no_payload() -> None:
     @dataclass
     class Payment:
@@ -82,10 +88,6 @@ def test_a_record_lives_for_one_second_or_more_and_its_key_has_2048_bytes_or_few
     pay._recording.begin("k" * 2046)
     with pytest.raises(ValueError, match="prefix and key have over 2048 bytes"):
         pay._recording.begin("k" * 2047)
-
-
-def test_an_exactly_once_function_is_called_with_a_request_and_a_deadline() -> None:
-    assert list(inspect.signature(PAY).parameters) == ["request", "deadline"]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +158,36 @@ def test_a_record_of_a_configuration_has_a_hash_only_if_the_payload_is_validated
 )
 def test_a_value_has_the_clock_that_items_have_already(value: Any, text: str) -> None:
     assert clock(MapEntry(("map", "name"), value, AS_OF)) == f"2026-01-01T01:00:00.000000+00:00{text}"
+
+
+def test_a_request_has_as_many_entries_as_its_expressions_have_room_for() -> None:
+    def entries(*paths: MapPath) -> list[MapEntry]:
+        return [MapEntry((*path, f"e-{number}"), number) for number, path in enumerate(paths)]
+
+    def sizes(*paths: MapPath) -> list[int]:
+        return [len(request) for request in in_requests(entries(*paths))]
+
+    deep = tuple(map(str, range(25)))
+    assert sizes(*(("a",), ("b",)) * 100) == [110, 90]  # the update's characters
+    assert sizes(*((f"map-{number}",) for number in range(50))) == [28, 22]  # the operators
+    assert sizes(deep, deep, deep, (*deep[:16], "y"), ("z",)) == [5]  # the condition's characters
+    assert sizes(deep, deep, deep, (*deep[:16], "y"), ("z",), ("one more",)) == [5, 1]
+    assert (sizes(), sizes(deep * 2)) == ([], [1])
+    around = MapEntry(("map-1", "b"), 1)
+    requests = [*in_requests([*entries(*(("a",),) * 111), MapEntry(("map-1", "b", "c", "d"), 1), around])]
+    assert [len(request) for request in requests] == [111, 1, 1]
+
+
+def test_an_erasure_takes_what_it_supersedes_along() -> None:
+    late, same, unclocked = (
+        MapEntry(("a", name), 1, as_of) for name, as_of in (("l", LATER), ("s", AS_OF), ("u", None))
+    )
+    assert in_requests_from_any_on([late, same, erasure(AS_OF), unclocked]) == [
+        [erasure(AS_OF), same],
+        [late, unclocked],
+    ]
+    assert in_requests_from_any_on([erasure(AS_OF), late]) == [[erasure(AS_OF)], [late]]
+    assert in_requests_from_any_on([late]) == [[late]]
 
 
 def test_the_clocks_of_a_map_are_in_an_attribute_with_its_path() -> None:

@@ -225,6 +225,10 @@ def once(**options: Any) -> Any:
     return exactly_once(RECORDS, **{"key": str, "prefix": "pay"} | options)
 
 
+def test_a_record_of_powertools_lives_for_one_second_or_more() -> None:
+    assert exactly_once(RECORDS, config=configured(1))(pay).plan is pay
+
+
 def configured(seconds: int) -> IdempotencyConfig:
     return IdempotencyConfig(event_key_jmespath="a", expires_after_seconds=seconds)
 
@@ -241,10 +245,12 @@ def refund(payment: Payment, observed: Observed) -> Plan[str]:
 
 
 def test_a_function_is_shown_called_and_sent_to_another_process_as_one() -> None:
-    request, deadline = inspect.signature(refund).parameters.values()
+    decorated = exactly_once(RECORDS, key=str)(refund.plan)
+    assert decorated.__name__ == "refund"  # type: ignore[attr-defined]
+    request, deadline = inspect.signature(decorated).parameters.values()
     assert (request.name, request.annotation) == ("request", Payment)
     assert (deadline.name, deadline.kind, deadline.default) == ("deadline", inspect.Parameter.KEYWORD_ONLY, None)
-    assert repr(refund) == f"<exactly once: {__name__}.refund>"
+    assert repr(decorated) == f"<exactly once: {__name__}.refund>"
     assert pickle.loads(pickle.dumps(refund)) is refund
 
 

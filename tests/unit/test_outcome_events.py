@@ -74,6 +74,12 @@ def test_an_event_has_the_entrys_ids_its_outcome_and_its_request() -> None:
     }
 
 
+def test_the_event_of_a_letter_that_was_sent_again_has_its_first_sending() -> None:
+    sent = samples.SENDER.sent
+    again = replace(entry_of(payment()), sender=replace(samples.SENDER, first=replace(sent, message_id="m-0")))
+    assert delivered(again)["detail"]["first_sent"] == asdict(sent) | {"message_id": "m-0"}
+
+
 OF_EACH_TYPE = {type(each): each for each in (transfer(), *map(decode, map(json.dumps, life_of("alice"))))}
 
 
@@ -104,6 +110,8 @@ DAMAGED: list[tuple[str, Any, str]] = [
     ("status", b"x", "status: expected str, got bytes"),
     ("amount", "1", "amount: expected Decimal, got str"),
     ("held_after", "1", "held_after: expected Decimal, got str"),
+    *(("sent", SOUND["sent"] | {name: Decimal(1)}, "sent: expected texts") for name in SOUND["sent"]),
+    ("first_sent", SOUND["sent"] | {"message_id": None}, "first_sent: expected texts"),
     ("decimal_places", Decimal("0.5"), "decimal_places: expected a whole number, got 0.5"),
     ("reversal", "t-0", "reversal: expected dict, got str"),
     ("reversal", {"reversed_after": Decimal(1)}, "number: missing"),
