@@ -15,11 +15,13 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from tools import template
 from tools.local_aws import stack
 from tools.local_aws.functions import QUEUE_LIMITS
 from tools.local_aws.server import PROJECT, REGION
@@ -69,6 +71,7 @@ def lambda_environment(path: Sequence[Path]) -> dict[str, str]:
 
     `path` is the function's folder and those of its layers.
     """
+    own = template.resources("AWS::Serverless::Function")["ProcessTransactionsFunction"]["Environment"]["Variables"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_", "PYTHON"))}
     return kept | {
         "PYTHONPATH": os.pathsep.join(map(str, path)),
@@ -85,15 +88,17 @@ def lambda_environment(path: Sequence[Path]) -> dict[str, str]:
         "AWS_SESSION_TOKEN": "test",
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "POWERTOOLS_SERVICE_NAME": "teller",
         "POWERTOOLS_METRICS_NAMESPACE": "Teller",
-        "ACCOUNTS_TABLE": "accounts",
-        "JOURNAL_TABLE": "journal",
-        "QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/transactions",
-        "DEAD_LETTER_QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/dead-letters",
-        "ATTEMPTS_TABLE": "attempts",
-        **QUEUE_LIMITS,
+        **dict(map(_variable, own.items())),
     }
+
+
+def _variable(variable: tuple[str, Any]) -> tuple[str, str]:
+    """A variable of the function in the template, with a value in place of a reference."""
+    name, value = variable
+    url = f"https://sqs.{REGION}.amazonaws.com/000000000000/{name.lower()}"
+    values = QUEUE_LIMITS | {"MINOR_UNITS": "on", "POWERTOOLS_LOG_LEVEL": "INFO"}
+    return name, value if isinstance(value, str) else values.get(name, url if "URL" in name else name.lower())
 
 
 def measure(environment: Mapping[str, str], programs: Collection[str] = PROGRAMS, runs: int = RUNS) -> dict[str, Times]:
