@@ -17,6 +17,7 @@ from rich.table import Table
 from benchmarks.engine import new_ministack
 from benchmarks.filled import Ledger
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint
+from ledger.core.hash_trees import HashTree
 from ledger.core.transaction_types import OpenAccount
 from tools import prices
 from tools.local_aws import functions
@@ -49,7 +50,7 @@ def names_by_day() -> Iterator[str]:
     while min(map(len, found.values())) < DUE:
         name = f"account-{sum(map(len, found.values())):06}"
         opened = OpenAccount(transaction_id="open", account_id=name, currency="EUR").opened_account(2)
-        [due] = [day for day in days if Checkpoint(opened, day - timedelta(days=1)).is_whole_due(day)]
+        [due] = [day for day in days if Checkpoint(opened, day - timedelta(days=1), HashTree()).is_whole_due(day)]
         found[due].append(name)
     return itertools.chain.from_iterable(names[:DUE] for names in found.values())
 

@@ -20,8 +20,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from conditional_writes import dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.checkpoints import Checkpoints
-from ledger.nightly import NightlyCheck, Tally
+from ledger.nightly import Gone, NightlyCheck, Tally
 from ledger.reconciler import Checked, Mismatched, Reconciler, Skipped
+from ledger.roots import Roots
 from ledger.tables import LedgerTables
 from workers.logs import function_logger
 from workers.scheduled_jobs import Job, JobQueue, Run, Step
@@ -34,13 +35,15 @@ metrics = Metrics()
 client = dynamodb_client()
 tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["REVERSALS_TABLE"])
 reconciler, checkpoints = Reconciler(client, tables), Checkpoints(client, os.environ["CHECKPOINTS_TABLE"])
+locks = Locks(client, os.environ["LOCKS_TABLE"])
+roots = Roots(client, checkpoints.table, locks.table)
 
 
 def reconcile(run: Run) -> Iterator[Step]:
-    return NightlyCheck(reconciler, checkpoints, tell, ACCOUNTS_PER_STEP).steps(run)
+    return NightlyCheck(reconciler, checkpoints, roots, tell, ACCOUNTS_PER_STEP).steps(run)
 
 
-def tell(checked: Sequence[Checked], tally: Tally) -> None:
+def tell(checked: Sequence[Checked | Gone], tally: Tally) -> None:
     """Logs each mismatch and each skipped account, and counts the accounts in metrics."""
     for account in checked:
         match account:
@@ -48,6 +51,8 @@ def tell(checked: Sequence[Checked], tally: Tally) -> None:
                 for mismatch in account.mismatches:
                     of = {"account_id": mismatch.account_id, "account_version": mismatch.version}
                     logger.error("mismatch", extra=of | {"what": mismatch.what, "reason": mismatch.sentence})
+            case Gone(what, sentence):
+                logger.error("mismatch", extra={"what": what, "reason": sentence})
             case Skipped(account_id, reason):
                 logger.error("skipped", extra={"account_id": account_id, "reason": reason})
     metrics.add_metric("AccountsChecked", MetricUnit.Count, tally.accounts_checked)
@@ -57,7 +62,6 @@ def tell(checked: Sequence[Checked], tally: Tally) -> None:
         metrics.flush_metrics()  # for the alarms: an invocation that is killed later emits no metrics
 
 
-locks = Locks(client, os.environ["LOCKS_TABLE"])
 job = Job("reconcile_accounts", reconcile, locks, JobQueue.from_environment(), logger, metrics)
 cold_start.finished()
 

@@ -38,6 +38,11 @@ def key_of(entry: Item) -> str:
     return "teller:side:" + _hash(json.dumps([home, transaction_id]).encode())
 
 
+def seal_of(before: str, entry: Item) -> str:
+    """The seal that the entry should have. `before` is that of the version before."""
+    return _hash(before.encode() + canonical_form(entry))
+
+
 def broken(accounts: Iterable[Item], entries: Iterable[Item]) -> Iterator[str]:
     """A sentence for each entry with another key or seal than it should have, and for each account."""
     journals: dict[str, list[Item]] = defaultdict(list)
@@ -46,7 +51,7 @@ def broken(accounts: Iterable[Item], entries: Iterable[Item]) -> Iterator[str]:
     for account in accounts:
         name, seal = account["account_id"], ""
         for entry in sorted(journals[name], key=lambda entry: int(entry["account_version"])):
-            seal = _hash(seal.encode() + canonical_form(entry))
+            seal = seal_of(seal, entry)
             if entry["transaction_id"] != key_of(entry):
                 yield f"{name}: version {entry['account_version']} has the key {entry['transaction_id']}"
             if entry["seal"] != seal:

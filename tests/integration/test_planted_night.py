@@ -9,6 +9,7 @@ import pytest
 
 from conditional_writes.core.items import from_dynamodb, item_bytes
 from ledger.checkpoints import Checkpoint
+from ledger.core.hash_trees import HashTree
 from tests.support.night import DAY, PAGE_BYTES, Night, account, entry
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
@@ -45,7 +46,7 @@ def test_a_night_with_long_journals_checks_them_and_the_others_inside_1_gb(say: 
 @pytest.mark.parametrize("since", [0, 100], ids=["whole", "from its checkpoint"])
 def test_a_million_entries_are_replayed_in_constant_memory(say: Say, since: int) -> None:
     """The whole replay reads the index and then the table, the other one the index alone."""
-    assert not Checkpoint(account("million", 1), DAY - timedelta(days=1)).is_whole_due(DAY)
+    assert not Checkpoint(account("million", 1), DAY - timedelta(days=1), HashTree()).is_whole_due(DAY)
     night = run_night(say, {"million": 1_000_000}, {"million": since} if since else {})
     assert night.counts == [42, 41 + (not since), 1, 0]
     assert night.megabytes - night.idle_megabytes < MOST_MEGABYTES

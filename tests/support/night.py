@@ -19,6 +19,7 @@ from botocore.awsrequest import AWSResponse
 from conditional_writes.core.items import from_dynamodb, item_bytes
 from conditional_writes.testing import Engine
 from ledger.core.accounts import Account, AccountStatus, account_item
+from ledger.core.hash_trees import HashTree
 from ledger.core.journal import entry_from_item, seal_of
 from tests.support.answers import answer
 from tests.support.in_process import Aws, answered_by
@@ -53,6 +54,12 @@ def account(name: str, version: int) -> Account:
     """The account after so many entries."""
     posted_at, seal = (entry(name, version)[field]["S"] for field in ("posted_at", "seal"))
     return Account(name, Decimal(version - 1), Decimal(0), "EUR", AccountStatus.OPEN, version, posted_at, seal=seal)
+
+
+def peaks(name: str, version: int) -> list[str]:
+    """Those of the tree of so many entries' seals."""
+    entry(name, version)
+    return list(HashTree().with_leaves(_seals[name][1 : version + 1]).peaks)
 
 
 _seals: dict[str, list[str]] = {}
@@ -138,7 +145,7 @@ def plant(ledger: Ledger, journals: dict[str, int], checkpoints: dict[str, int])
         if name not in journals:
             ledger.put_entry(from_dynamodb(entry(name, 1)))
     for name, version in checkpoints.items():
-        day_before = {"whole_on": (DAY - timedelta(days=1)).isoformat()}
+        day_before = {"whole_on": (DAY - timedelta(days=1)).isoformat(), "peaks": peaks(name, version)}
         ledger.put(ledger.tables.checkpoints, account_item(account(name, version)) | day_before)
 
 

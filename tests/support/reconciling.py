@@ -15,6 +15,8 @@ from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
 from ledger import reconciler
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.hash_trees import HashTree
+from ledger.roots import RECORD
 from tests.support.bodies import Body
 from tests.support.faults import Killed
 from tests.support.late_index import LateIndex
@@ -106,7 +108,7 @@ class Reconciled(Ledger):
 
         def quiet_after(night: int) -> int:
             day = (FIRST_NIGHT + timedelta(days=night)).date()
-            saved = [Checkpoint(_account(name), day) for name in names]
+            saved = [Checkpoint(_account(name), day, HashTree()) for name in names]
             later = itertools.count(1)
             return next(days for days in later if any(each.is_whole_due(day + timedelta(days=days)) for each in saved))
 
@@ -155,8 +157,10 @@ class Reconciled(Ledger):
         return {name: list(scan(self.dynamodb, name)) for name in names}
 
     def restore(self, stored: dict[str, list[dict[str, Any]]]) -> None:
+        """The last root is none then."""
         for name, items in stored.items():
             refill(self.dynamodb, name, items)
+        self.client.delete_item(TableName=self.locks_table, Key=to_dynamodb({"lock_key": RECORD}))
 
 
 def _account(account_id: str) -> Account:

@@ -19,6 +19,7 @@ from conditional_writes import Deadline, DeadlinePassed, Item, key
 from conditional_writes.core.items import from_dynamodb
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints
 from ledger.core.accounts import account_item
+from ledger.core.hash_trees import HashTree
 from ledger.unconditional_writes import MOST_WRITES
 from tests.support.clock import Clock
 from tests.support.samples import ALICE
@@ -34,7 +35,7 @@ def after(number: int, day: date = FIRST_DAY) -> date:
 
 
 def checkpoint(account_id: str, whole_on: date) -> Checkpoint:
-    return Checkpoint(replace(ALICE, account_id=account_id), whole_on)
+    return Checkpoint(replace(ALICE, account_id=account_id), whole_on, HashTree(ALICE.version, ("a", "b", "c")))
 
 
 def whole_days(account_id: str, added_on: date, nights: Iterable[date]) -> Iterator[date]:
@@ -91,6 +92,7 @@ def test_a_day_in_the_future_is_due(account_id: str, day: date, ahead: int) -> N
 scalars = st.none() | st.booleans() | st.text() | st.binary() | st.decimals(allow_nan=False, allow_infinity=False)
 anything = st.recursive(scalars, lambda values: st.lists(values) | st.dictionaries(st.text(), values), max_leaves=5)
 SOUND: Item = account_item(ALICE) | {"version": Decimal(ALICE.version), "whole_on": "2026-03-01"}
+SOUND |= {"peaks": ["a", "b", "c"]}
 
 
 def read_back(item: Item) -> Checkpoint | None:
@@ -113,6 +115,7 @@ def test_a_damaged_item_is_none_or_another_checkpoint_and_never_an_error(name: s
     [
         ("whole_on", ["", "yesterday", "2026-02-30", Decimal(20260301), None, ["2026-03-01"], {}]),
         *(("balance", ["1", None, True]), ("version", ["1", Decimal("1.5"), None])),
+        ("peaks", ["abc", None, [], ["a", "b"], ["a", "b", Decimal(1)], ["a"] * 4]),
         *(("status", ["SLEEPING", ["OPEN"]]), ("currency", [Decimal(1)]), ("posted_at", [Decimal(1)])),
     ],
 )

@@ -12,6 +12,7 @@ from tools.teller import (
     page,
     post,
     profile,
+    prove,
     send,
     status,
     transaction,
@@ -41,6 +42,7 @@ send.add_to(app)
 accounts.add_to(app)
 transaction.add_to(app)
 profile.add_to(app)
+prove.add_to(app)
 dead_letters.add_to(app)
 jobs.add_to(app)
 outcomes.add_to(app)

@@ -281,5 +281,6 @@ def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
     for name, value in run["report"].items():
         if isinstance(value, list) and not value:
             continue
-        fields[name.replace("_", " ")] = lines(map(str, value)) if isinstance(value, list) else f"{value:,}"
+        shown_value = value if isinstance(value, str) else f"{value:,}"
+        fields[name.replace("_", " ")] = lines(map(str, value)) if isinstance(value, list) else shown_value
     return fields

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from conditional_writes import Deadline, Item, key, read
 from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.decoding import attribute, version
+from ledger.core.hash_trees import HashTree
 from ledger.unconditional_writes import write_all
 
 if TYPE_CHECKING:
@@ -23,10 +25,14 @@ CYCLE_DAYS = 30
 
 
 class Checkpoint(NamedTuple):
-    """The account as it was when no mismatch was found, and the day on which its journal was last replayed whole."""
+    """The account as it was when no mismatch was found, and the day on which its journal was last replayed whole.
+
+    `seals` is the tree of its entries' seals.
+    """
 
     account: Account
     whole_on: date
+    seals: HashTree
 
     def is_whole_due(self, day: date) -> bool:
         """Whether the whole journal is due on this day: the account's day of the cycle has come since the last time.
@@ -67,11 +73,20 @@ def _request(account_id: str, checkpoint: Checkpoint | None) -> Any:
     if checkpoint is None:
         return {"DeleteRequest": {"Key": to_dynamodb({"account_id": account_id})}}
     item = account_item(checkpoint.account) | {"whole_on": checkpoint.whole_on.isoformat()}
+    item["peaks"] = list(checkpoint.seals.peaks)
     return {"PutRequest": {"Item": to_dynamodb(item)}}
 
 
 def _checkpoint(item: Item) -> Checkpoint | None:
     try:
-        return Checkpoint(account_from_item(item), date.fromisoformat(item["whole_on"]))
+        return Checkpoint(account_from_item(item), date.fromisoformat(item["whole_on"]), tree_in(item))
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def tree_in(checkpoint: Item) -> HashTree:
+    """The tree of the account's seals. Raises KeyError, TypeError or ValueError for an item that is no checkpoint."""
+    size, peaks = version(checkpoint, "version"), attribute(checkpoint, "peaks", list)
+    if len(peaks) != size.bit_count() or not all(isinstance(peak, str) for peak in peaks):
+        raise ValueError(f"peaks: expected {size.bit_count()} texts")
+    return HashTree(size, tuple(peaks))

@@ -3,12 +3,15 @@
 Whatever one account is like, the others are checked: the time for an account is bounded. Trouble of AWS's is raised.
 
 A run saves how far it has come after each step. So a killed run goes on, and an account that kills it is found.
+
+Before the accounts, the last night's root is compared with the table Checkpoints, and after them a new one is
+published: `roots.py`.
 """
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
@@ -16,6 +19,7 @@ from conditional_writes.core.reading import projection
 from ledger.account_pages import AccountPage, account_page
 from ledger.checkpoints import Checkpoint, Checkpoints
 from ledger.core.accounts import Account
+from ledger.core.hash_trees import HashTree
 from ledger.journal_versions import AWS_ERRORS
 from ledger.reconciler import (
     LONGEST_REASON,
@@ -28,6 +32,7 @@ from ledger.reconciler import (
     Skipped,
     Sound,
 )
+from ledger.roots import Root, Roots, Walk
 from workers.job_events import flag_of
 from workers.scheduled_jobs import Run, Step
 
@@ -102,32 +107,49 @@ class Tally(NamedTuple):
         )
 
 
+class Gone(NamedTuple):
+    """A mismatch of the table Checkpoints as a whole: which account it is about isn't known."""
+
+    what: Literal["wrong root", "missing accounts"]
+    sentence: str
+
+
 class Progress(NamedTuple):
-    """How far a run has come, and the tally so far."""
+    """How far a run has come, and the tally so far.
+
+    Its parts are the comparison of the last root, with what that has found in `root_before`; the accounts; the new root
+    """
 
     place: Place = Place()
     tally: Tally = Tally()
+    part: Literal["last root", "accounts", "root"] = "last root"
+    walk: Walk = Walk()
+    root_before: Literal["confirmed", "changed", "unknown"] = "unknown"
 
     def as_item(self) -> Item:
-        return self.place._asdict() | self.tally._asdict()
+        parts = {"part": self.part, "walk": self.walk, "root_before": self.root_before}
+        return self.place._asdict() | self.tally._asdict() | parts
 
     @classmethod
     def from_item(cls, item: Item) -> "Progress":
         place = Place(item["after"], int(item["alone"]), item["begun"], item["position"], int(item["kills"]))
         tally = {name: item[name] for name in Tally._fields}
         numbers = {name: int(value) for name, value in tally.items() if not isinstance(value, list)}
-        return cls(place, Tally(**tally | numbers))
+        after, (size, peaks) = item["walk"]
+        walk = Walk(after, HashTree(int(size), tuple(peaks)))
+        return cls(place, Tally(**tally | numbers), item["part"], walk, item["root_before"])
 
 
 class NightlyCheck(NamedTuple):
     """The work of the job `reconcile_accounts`. A step checks at most so many accounts.
 
-    `tell` gets the results for accounts, with their tally, before the run's progress has them.
+    `tell` gets the results for accounts, with their tally, before the run's progress has them; and what is gone.
     """
 
     reconciler: Reconciler
     checkpoints: Checkpoints
-    tell: Callable[[Sequence[Checked], Tally], None]
+    roots: Roots
+    tell: Callable[[Sequence[Checked | Gone], Tally], None]
     accounts_per_step: int
 
     def steps(self, run: Run) -> Iterator[Step]:
@@ -137,14 +159,50 @@ class NightlyCheck(NamedTuple):
         if run.after_kill and (after_kill := self._after_kill(progress)) != progress:
             progress = after_kill
             yield Step(progress.as_item())
-        is_last = False
+        if progress.part == "last root":
+            progress = yield from self._last_root(run, progress)
+        is_last = progress.part == "root"
         while not is_last:
             if progress.place.alone:
                 progress, is_last = yield from self._alone(run, night, progress)
             else:
                 progress, is_last = self._page(run, night, progress)
-            report, next_seconds = progress.tally._asdict(), LONGEST_ALONE_SECONDS if progress.place.begun else 0
-            yield Step(progress.as_item(), report if is_last else None, next_seconds)
+            if is_last:
+                progress = progress._replace(part="root")
+            yield Step(progress.as_item(), next_seconds=LONGEST_ALONE_SECONDS if progress.place.begun else 0)
+        progress = yield from self._walked(progress)
+        accounts, root = progress.walk.tree, Root.of(run.scheduled_time.isoformat(), progress.walk.tree)
+        if accounts.size > (checked := progress.tally.accounts_checked):
+            sentence = f"it has {accounts.size:,} accounts, of the table Accounts {checked:,} were checked"
+            progress = self._with(progress, Gone("missing accounts", sentence))
+        report: Item = progress.tally._asdict() | {"root": root.root, "root_before": progress.root_before}
+        yield Step(progress.as_item(), report, writes=[self.roots.record(root)])
+
+    def _last_root(self, run: Run, progress: Progress) -> Generator[Step, None, Progress]:
+        """The progress after the comparison. From then on the last root is none: checkpoints are written."""
+        if last := self.roots.newest():
+            progress = yield from self._walked(progress)
+            found = Root.of(last.scheduled_time, progress.walk.tree)
+            progress = progress._replace(root_before="confirmed" if found == last else "changed")
+            if found != last:
+                sentence = f"it is {found.root}, the run for {found.scheduled_time} left {last.root}"
+                progress = self._with(progress, Gone("wrong root", sentence))
+        progress = progress._replace(part="accounts", walk=Walk())
+        yield Step(progress.as_item(), writes=[self.roots.record(Root(run.scheduled_time.isoformat(), ""))])
+        return progress
+
+    def _with(self, progress: Progress, gone: Gone) -> Progress:
+        """The progress with one more mismatch, after it was told."""
+        tally = Tally(mismatches=1, first_mismatches=[f"table Checkpoints: {gone.what}: {gone.sentence}"])
+        self.tell([gone], tally)
+        return progress._replace(tally=progress.tally.plus(tally))
+
+    def _walked(self, progress: Progress) -> Generator[Step, None, Progress]:
+        """The progress after all checkpoints were read: a step for each page but the last."""
+        while (walk := self.roots.further(progress.walk)).after is not None:
+            progress = progress._replace(walk=walk)
+            yield Step(progress.as_item())
+        return progress._replace(walk=walk)
 
     def _page(self, run: Run, night: Night, progress: Progress) -> tuple[Progress, bool]:
         """The progress after a page, and whether it was the last. An account that needs more is checked alone next."""
@@ -155,9 +213,9 @@ class NightlyCheck(NamedTuple):
                 place = Place(checked[-1].account_id if checked else progress.place.after, alone=1)
                 if result:
                     place = place._replace(begun=result.target.account_id, position=result.as_item())
-                return Progress(place, self._counted(progress, checked)), False
+                return progress._replace(place=place, tally=self._counted(progress, checked)), False
             checked.append(result)
-        return Progress(Place(page.after), self._counted(progress, checked)), page.after is None
+        return progress._replace(place=Place(page.after), tally=self._counted(progress, checked)), page.after is None
 
     def _side_by_side(self, items: Sequence[Item], night: Night) -> list[Checked | Position | None]:
         """The results for accounts, in order. None if the reads of an account failed, or if no time was left for it."""
@@ -218,9 +276,8 @@ class NightlyCheck(NamedTuple):
         if kills < MOST_KILLS:
             return progress._replace(place=place._replace(kills=kills))
         reason = f"the function was killed {kills} times while it checked this account alone"
-        return Progress(
-            Place(place.begun, alone=place.alone - 1), self._counted(progress, [Skipped(place.begun, reason)])
-        )
+        skipped = self._counted(progress, [Skipped(place.begun, reason)])
+        return progress._replace(place=Place(place.begun, alone=place.alone - 1), tally=skipped)
 
     def _counted(self, progress: Progress, checked: Sequence[Checked]) -> Tally:
         """The tally with these results, after they were told, and their checkpoints saved.

@@ -23,6 +23,7 @@ from conditional_writes.core.reading import read_one
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.decoding import version
+from ledger.core.hash_trees import HashTree
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.mismatches import MOST_MISMATCHES, Mismatch, quoted_id
 from ledger.core.replay import Replay
@@ -91,8 +92,8 @@ class Position(NamedTuple):
     """How far the replay of a journal has come. Its size doesn't depend on the journal's.
 
     `target` is the account as it was when the replay began, `replayed` the account as the entries so far give it, and
-    `reversals` are those of these entries. The replay `is_whole` if it began with the first entry. What comes next is
-    another page of `entries`, one of the `table` to be added up, or the `end`.
+    `reversals` and `seals` are those of these entries. The replay `is_whole` if it began with the first entry. What
+    comes next is another page of `entries`, one of the `table` to be added up, or the `end`; nothing if it is `done`.
 
     `index_sum` has the entries of the index, `table_sum` those of the table until `after`, a transaction id. `last` is
     the version and the transaction id of the last one of the table's entries so far, in the order of versions.
@@ -101,7 +102,8 @@ class Position(NamedTuple):
     target: Account
     replayed: Account | None
     is_whole: bool
-    next: Literal["entries", "table", "end"] = "entries"
+    seals: HashTree = HashTree()
+    next: Literal["entries", "table", "end", "done"] = "entries"
     reversals: ReversalSum = ReversalSum()
     index_sum: int = 0
     table_sum: int = 0
@@ -122,6 +124,7 @@ class Position(NamedTuple):
             target=account_from_item(item["target"]),
             replayed=account_from_item(item["replayed"]) if item["replayed"] else None,
             is_whole=item["is_whole"],
+            seals=HashTree(int(item["seals"][0]), tuple(item["seals"][1])),
             next=item["next"],
             reversals=ReversalSum(*map(int, item["reversals"])),
             index_sum=int(item["index_sum"]),
@@ -131,8 +134,8 @@ class Position(NamedTuple):
         )
 
 
-type Look = tuple[Position | None, Sequence[Mismatch]]
-"""The position after the next page, None at the end of the replay, and the page's mismatches."""
+type Look = tuple[Position, Sequence[Mismatch]]
+"""The position after the next page, and the page's mismatches."""
 
 
 class Reconciler(NamedTuple):
@@ -161,9 +164,9 @@ class Reconciler(NamedTuple):
                 further, found = self._look(position, saved, deadline)
                 if found:
                     return Mismatched(account.account_id, found)
-                if further is None:
-                    return _sound(position, checkpoint, night)
                 position = further
+                if position.next == "done":
+                    return _sound(position, checkpoint, night)
         except AWS_ERRORS:
             if position is None or position is start:
                 raise
@@ -194,7 +197,9 @@ class Reconciler(NamedTuple):
             case Position(next="table"):
                 return self._added_up(position, deadline), []
             case _:
-                return _lasting(lambda: (None, list(self._at_the_end(position, saved, deadline))))
+                return _lasting(
+                    lambda: (position._replace(next="done"), list(self._at_the_end(position, saved, deadline)))
+                )
 
     def _replayed(self, position: Position, saved: Account | None, deadline: Deadline) -> Look:
         """The next page of entries, replayed."""
@@ -203,10 +208,11 @@ class Reconciler(NamedTuple):
         around = JournalSurroundings(self.client, self.tables, entries, deadline)
         mismatches = replay.mismatches(entries, through, around, datetime.now(UTC))
         found = list(itertools.islice(mismatches, MOST_MISMATCHES))
-        further = further._replace(replayed=replay.account, reversals=replay.reversals)
+        seals = position.seals.with_leaves(entry.seal for entry in entries)
+        further = further._replace(replayed=replay.account, reversals=replay.reversals, seals=seals)
         if through < position.target.version:
             return further._replace(next="entries"), found
-        return (further if position.is_whole else None), found
+        return (further if position.is_whole else further._replace(next="done")), found
 
     def _page(self, position: Position, deadline: Deadline) -> tuple[Position, list[JournalEntry], int]:
         """The next entries in the order of their versions, through which version, and the position after them."""
@@ -286,12 +292,13 @@ def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) ->
     """If no entries were added since the checkpoint, and it isn't the account, only the whole journal can tell why."""
     if checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version:
         return Position(account, None, is_whole=True)
-    return Position(account, checkpoint.account, is_whole=False)
+    return Position(account, checkpoint.account, is_whole=False, seals=checkpoint.seals)
 
 
 def _sound(last: Position, checkpoint: Checkpoint | None, night: Night) -> Sound:
     """The account after the last page of its replay."""
-    new = Checkpoint(last.target, night.day if last.is_whole or checkpoint is None else checkpoint.whole_on)
+    whole_on = night.day if last.is_whole or checkpoint is None else checkpoint.whole_on
+    new = Checkpoint(last.target, whole_on, last.seals)
     return Sound(last.target.account_id, None if new == checkpoint else new, last.is_whole)
 
 

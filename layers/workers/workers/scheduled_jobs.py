@@ -10,7 +10,7 @@ die on any line. The lock's record has the scheduled times that are done, and th
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import BotoCoreError, ClientError
 
-from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, Put, key
+from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, Put, Write, key
 from conditional_writes.core.items import copied
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone, WindowForgotten
 from workers.clients import sqs_client
@@ -54,13 +54,15 @@ class Run(NamedTuple):
 class Step(NamedTuple):
     """A part of a run, and the checkpoint after it.
 
-    The last step of a run has the fields of its `report`. `next_seconds` is the time that the next step may take, if
+    The last step of a run has the fields of its `report`. The `writes` take effect with the checkpoint, or with the
+    report, and never if another run has the lock. `next_seconds` is the time that the next step may take, if
     that is more than twice as long as the steps so far.
     """
 
     checkpoint: Item
     report: Item | None = None
     next_seconds: float = 0
+    writes: Sequence[Write] = ()
 
 
 type Work = Callable[[Run], Iterator[Step]]
@@ -159,10 +161,10 @@ class Job(NamedTuple):
         longest_step_seconds, started = 0.0, time.monotonic()
         for step in self.work(run):
             if step.report is not None:
-                lock.complete(self._record(run, step.report))
+                lock.complete(self._record(run, step.report), *step.writes)
                 return True
             assert step.checkpoint != lock.checkpoint, f"{self.name}: a step without progress, at {step.checkpoint}"
-            lock.save_checkpoint(step.checkpoint)
+            lock.save_checkpoint(step.checkpoint, *step.writes)
             longest_step_seconds = max(longest_step_seconds, time.monotonic() - started)
             if deadline.remaining_seconds < max(2 * longest_step_seconds, step.next_seconds):
                 lock.release()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ledger.core.accounts import Account
+from ledger.roots import RECORD
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
 from tests.support.faults import FaultsAt
@@ -54,7 +55,8 @@ class Reconciling:
         outcome, clock = run_until_done(self._function, EVENT, faults, self._function.client)
         records = self._records()
         wrong = [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
-        if records.keys() == {REPORT, EVENT["job"]}:
+        if records.keys() == {REPORT, EVENT["job"], RECORD}:
+            wrong += [] if records[RECORD]["root"] == records[REPORT]["root"] else ["the root's record has another root"]
             wrong += self._wrong_report(records[REPORT])
             wrong += _wrong_lock(records[EVENT["job"]])
         else:

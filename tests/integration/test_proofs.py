@@ -1,0 +1,183 @@
+"""Proofs of entries by the root of a night, and what a night finds of tables that an administrator has changed."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from conditional_writes import Item
+from ledger.core.hash_trees import HashTree
+from ledger.core.journal import EntryId
+from tests.checkers import seals
+from tests.support.bodies import payment
+from tests.support.planted import BOOKS, HELD_BOOKS
+from tests.support.reconciling import Reconciled, filled, mismatches
+from tools import check_proof
+from tools.local_aws.server import Endpoint
+from tools.teller.failures import Failure
+from tools.teller.operator import Operator
+from tools.teller.prove import proof_of
+
+MOST_BYTES = 2048
+HASH_CHARACTERS = 43
+
+
+@pytest.fixture
+def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    """After a night. On the next ones no account is due for a whole replay."""
+    ledger = filled(Reconciled(aws, dynamodb, monkeypatch), [*BOOKS, *HELD_BOOKS])
+    assert mismatches(ledger.run(ledger.quiet_night())) == ""
+    return ledger
+
+
+@pytest.fixture
+def night(ledger: Reconciled) -> int:
+    return ledger.quiet_night() + 1
+
+
+def operator_of(ledger: Reconciled) -> Operator:
+    outputs = {
+        "AccountsTableName": ledger.tables.accounts,
+        "JournalTableName": ledger.tables.journal,
+        "CheckpointsTableName": ledger.tables.checkpoints,
+        "LocksTableName": ledger.locks_table,
+    }
+
+    class Deployment(dict[str, str]):
+        def client(self, _: str) -> Any:
+            return ledger.client
+
+    return cast("Operator", SimpleNamespace(deployment=Deployment(outputs)))
+
+
+def prove(ledger: Reconciled, transaction_id: str, account_id: str) -> str:
+    _, proof = proof_of(operator_of(ledger), EntryId(account_id, transaction_id))
+    return proof
+
+
+def check(proof: str | bytes, root: str, tmp_path: Path) -> tuple[int, str]:
+    """The exit status and the output of the checker in a Python that has its standard library alone."""
+    path = tmp_path / "proof.json"
+    path.write_bytes(proof.encode() if isinstance(proof, str) else proof)
+    command = [sys.executable, "-I", "-S", check_proof.__file__, str(path), root]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def test_each_entry_is_proven_in_2_kb_by_the_root_of_the_report(ledger: Reconciled) -> None:
+    """Beside the entry and 30 hashes, those of a million accounts with a thousand entries each, it has 190 bytes."""
+    root = ledger.report(ledger.quiet_night())["root"]
+    items = ledger.items(ledger.tables.journal)
+    assert len(items) > 30
+    for item in items:
+        proof = prove(ledger, item["transaction_id"], item["account_id"])
+        found, entry = check_proof.root_in(proof)
+        assert found == root
+        form = check_proof.as_json(entry).encode()
+        assert form == seals.canonical_form(item)
+        hashes = sum(len(json.loads(proof)[name]) for name in ("seals", "accounts"))
+        assert len(proof.encode()) - hashes - len(form) <= 190
+        assert len(form) + 190 + 30 * HASH_CHARACTERS <= MOST_BYTES
+
+
+def test_a_changed_byte_is_found_at_each_of_200_places(ledger: Reconciled, tmp_path: Path) -> None:
+    root = ledger.report(ledger.quiet_night())["root"]
+    proof = prove(ledger, "t-7", "bob").encode()
+    status, said = check(proof, root, tmp_path)
+    assert (status, said.startswith("proven: account_id 'bob', account_version 3, amount '-120', ")) == (0, True), said
+    places = {len(proof) * number // 200 for number in range(200)}
+    assert len(places) == 200
+    for place in places:
+        changed = bytearray(proof)
+        changed[place] ^= 1
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            assert check_proof.root_in(changed.decode())[0] != root
+    assert check(changed, root, tmp_path)[0] == 1
+    assert check(proof, root[::-1], tmp_path) == (1, f"not proven: the root would be {root}\n")
+    assert check(b"{}\n", root, tmp_path) == (1, "not proven: \"'entry'\"\n")
+
+
+# --- what an administrator may do -------------------------------------------------------------------------
+
+
+def rewrite(ledger: Reconciled, account_id: str, of: Callable[[list[Item]], None]) -> list[str]:
+    """Changes the account's entries, and makes all seals anew, and that of the account. Returns the tree's peaks."""
+    entries = [item for item in ledger.items(ledger.tables.journal) if item["account_id"] == account_id]
+    entries.sort(key=lambda item: item["account_version"])
+    of(entries)
+    made = [""]
+    for item in entries:
+        made.append(seals.seal_of(made[-1], item))
+        ledger.put_entry(item | {"seal": made[-1]})
+    ledger.change_account(account_id, seal=made[-1])
+    return list(HashTree().with_leaves(made[1:]).peaks)
+
+
+def describe(entries: list[Item]) -> None:
+    """The rules don't look at it."""
+    entries[1]["request"]["description"] = "for nothing"
+
+
+def and_its_checkpoint(ledger: Reconciled) -> None:
+    peaks = rewrite(ledger, "bob", describe)
+    ledger.change_checkpoint("bob", seal=ledger.account_item("bob")["seal"], peaks=peaks)
+
+
+def without_its_checkpoint(ledger: Reconciled) -> None:
+    rewrite(ledger, "bob", describe)
+    ledger.delete(ledger.tables.checkpoints, "bob")
+
+
+def without_its_last_entry(ledger: Reconciled) -> None:
+    """The account as it was before: its last entry was rejected or opened nothing."""
+    before = ledger.entry("t-11", "bob")
+    ledger.delete_entry("t-12", "bob")
+    fields = {name: before[name] for name in ("posted_at", "seal")}
+    ledger.change_account("bob", version=before["account_version"], balance=before["balance_after"], **fields)
+
+
+def without_the_account(ledger: Reconciled) -> None:
+    ledger.delete(ledger.tables.accounts, "bob")
+
+
+DAMAGE: dict[str, tuple[Callable[[Reconciled], None], str]] = {
+    "a chain made anew": (lambda ledger: rewrite(ledger, "bob", describe), "bob: wrong checkpoint"),
+    "a chain made anew, and its checkpoint": (and_its_checkpoint, "table Checkpoints: wrong root"),
+    "a chain made anew without its checkpoint": (without_its_checkpoint, "table Checkpoints: wrong root"),
+    "the newest entry removed, and the account set back": (without_its_last_entry, "bob: wrong checkpoint"),
+    "an account removed": (without_the_account, "table Checkpoints: missing accounts"),
+    "peaks alone": (
+        lambda ledger: ledger.change_checkpoint("bob", peaks=["a", "b", "c"]),
+        "table Checkpoints: wrong root",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("posted", [[], [payment("n-1", 1, "bob")]], ids=["quiet", "new entries"])
+def test_what_no_seal_shows_the_next_night_finds_and_no_proof_is_made(
+    ledger: Reconciled, night: int, damage: str, posted: list[Any]
+) -> None:
+    plant, expected = DAMAGE[damage]
+    plant(ledger)
+    if "missing accounts" not in expected:
+        with pytest.raises(Failure):
+            prove(ledger, "t-12", "bob")
+    ledger.post(*posted)
+    assert expected in mismatches(ledger.run(night)).split("; ")
+
+
+def test_roots_are_confirmed_from_night_to_night_and_a_run_that_is_not_finished_leaves_none(
+    ledger: Reconciled, night: int
+) -> None:
+    assert ledger.report(night - 1)["root_before"] == "unknown"
+    ledger.post(payment("n-1", 1, "bob"))
+    reports = [ledger.run(night + number) for number in range(2)]
+    assert [report["root_before"] for report in reports] == ["confirmed"] * 2
+    assert len({report["root"] for report in reports}) == 2, "the time is part of it"
