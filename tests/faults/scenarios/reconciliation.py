@@ -56,7 +56,7 @@ class Reconciling:
         records = self._records()
         wrong = [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
         if records.keys() == {REPORT, EVENT["job"], RECORD}:
-            wrong += [] if records[RECORD]["root"] == records[REPORT]["root"] else ["the root's record has another root"]
+            wrong += [] if records[RECORD]["root"] == records[REPORT]["root"] else ["another root is newest"]
             wrong += self._wrong_report(records[REPORT])
             wrong += _wrong_lock(records[EVENT["job"]])
         else:
