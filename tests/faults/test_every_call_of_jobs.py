@@ -51,7 +51,7 @@ def test_a_reconciliation_counts_each_account_once_in_one_report(
     aws: Endpoint, dynamodb: Endpoint, inject: Inject
 ) -> None:
     left = inject(Reconciling(aws, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2))
-    assert len(left) == 3  # The report and the lock.
+    assert len(left) == 3  # The report, the lock and the root.
 
 
 @pytest.mark.parametrize("damaged", ["alice", "carol"], ids=["unchanged", "with new entries"])
