@@ -311,12 +311,6 @@ BREAKAGES = [
         "self.account is None:",
     ),
     Breakage(
-        "an account that was changed without an entry is read from an empty range",
-        f"{LEDGER}/reconciler.py",
-        "checkpoint.account.version >= account.version",
-        "checkpoint.account.version > account.version",
-    ),
-    Breakage(
         "the open holds of an account aren't compared with its journal",
         f"{LEDGER}/core/mismatches.py",
         "        if value == given[name]:\n",

@@ -162,7 +162,7 @@ def _is_left_alone(node: ast.AST) -> bool:
             return True
         case ast.Expr(value=ast.Constant()):
             return True  # a docstring
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="logger")))):
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="logger") | ast.Attribute(attr="logger")))):
             return True
         case ast.keyword(arg="strict") | ast.Raise(exc=ast.Name(id="NotImplementedError")):
             return True

@@ -553,6 +553,12 @@ def test_what_is_dead_is_told_of_before_a_suspect_may_kill_the_function(working:
     working.has_begun("killer", 2)
     assert working.delivered(["killer", "not an order, alone", "not an order"], 3) is None
     assert working.told == [["not an order"], ["not an order, alone"]]
+    assert working.acknowledged == ["not an order", "not an order, alone"]
+
+
+def test_the_attempt_of_a_suspect_that_is_done_beside_a_new_message_has_ended(working: Working) -> None:
+    assert working.process([*named(["suspect"], 3), *named(["new"])]) == []
+    assert [working.attempt(body) for body in ("suspect", "new")] == [None, None]
 
 
 def test_without_its_attempts_a_redelivered_message_comes_again_and_a_new_one_is_processed(working: Working) -> None:
@@ -580,6 +586,7 @@ def test_an_attempt_that_is_left_unread_or_is_corrupt_costs_its_own_message_only
     reasons = {line["message_id"]: line["reason"] for line in working.lines if line["level"] == "ERROR"}
     assert reasons[stuck] == "its attempt couldn't be begun: DynamoDB left it unread"
     assert reasons[corrupt].startswith("its attempt couldn't be begun: invalid literal for int()")
+    assert working.attempt(corrupt)["begun"] == "often"  # type: ignore[index]
 
 
 def test_attempts_that_cannot_be_begun_cost_no_message_that_is_no_suspect(

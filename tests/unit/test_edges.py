@@ -14,8 +14,17 @@ from conditional_writes.core.conditions import any_of, equals, less_than
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over
-from conditional_writes.upserts import REMOVED, MapEntry, erase, erasure, upsert
-from conditional_writes.upserts.clocks import clock, clocks_attribute, is_removal, just_after, map_mark
+from conditional_writes.upserts import REMOVED, MapEntry, NotAMap, erase, erasure, upsert
+from conditional_writes.upserts.clocks import (
+    Standing,
+    clock,
+    clocks_attribute,
+    is_removal,
+    just_after,
+    map_mark,
+    standing,
+    winning,
+)
 from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
 from ledger.core.decoding import version
 from ledger.core.journal import Outcome
@@ -148,16 +157,27 @@ def test_a_record_of_a_configuration_has_a_hash_only_if_the_payload_is_validated
         (True, " 3cbc87c7681f34db"),
         ("a", " d749929fe94b9a37"),
         (0, " 5feceb66ffc86f38"),
+        (Decimal("-0.0"), " 5feceb66ffc86f38"),
         (1, " 6b86b273ff34fce1"),
         (Decimal("12.50"), " b902cc4550838229"),
         ({"b": 1, "a": "x"}, " 630b0800e6faabb6"),
         ([1, "a"], " d7e6641fa2c0042c"),
         ({"a", "b"}, " 43799867fc38e632"),
         (b"a", " 3ccb732a4e5439e4"),
+        (bytearray(b"a"), " 3ccb732a4e5439e4"),
     ],
 )
 def test_a_value_has_the_clock_that_items_have_already(value: Any, text: str) -> None:
     assert clock(MapEntry(("map", "name"), value, AS_OF)) == f"2026-01-01T01:00:00.000000+00:00{text}"
+
+
+def test_an_entry_without_a_clock_stands_by_the_shape_of_what_is_around_it() -> None:
+    profile, inside = key("Profiles", id="alice"), MapEntry(("a", "m", "x"), 1)
+    assert standing(profile, inside, {"a": {"m": {}}, clocks_attribute(("a",)): {"m": map_mark()}}) is Standing.FITS
+    with pytest.raises(NotAMap, match="a string"):
+        standing(profile, inside, {"a": {"m": "text"}})
+    with pytest.raises(NotAMap, match="an entry"):
+        winning(profile, [MapEntry(("a", "m"), 1), inside])
 
 
 def test_a_request_has_as_many_entries_as_its_expressions_have_room_for() -> None:
