@@ -26,7 +26,7 @@ from tests.support.deployed import Bank, until
 from tests.support.samples import IMPORTED
 from tools.local_aws.server import PROJECT
 from tools.local_aws.tables import scan
-from tools.teller import accounts, importing, letters, tail
+from tools.teller import accounts, exporting, importing, letters, tail
 from tools.teller.deployment import Deployment
 
 
@@ -146,6 +146,21 @@ def test_an_account_and_its_statement_are_those_of_the_tables(
     assert [{name: row[name] or None for name in names} for row in rows] == [
         {name: entry.get(name) for name in names} for entry in entries
     ]
+
+
+def test_an_export_has_the_tables_and_is_asked(
+    bank: Bank, command: Command, store: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "SEGMENTS", 2)
+    monkeypatch.setattr(exporting, "LONGEST_POSTING", -timedelta(minutes=1))  # what was posted just now, too
+    manifest, books = command.json("export", str(tmp_path / "books")), bank.books()
+    assert (manifest["rows"]["journal"], manifest["rows"]["accounts"]) == (len(books.entries), len(books.accounts))
+    assert manifest["sums"]["journal"] == manifest["sums"]["accounts"]
+    asked = ("query", "year_of_account", str(tmp_path / "books"), "--set", "account_id=store", "--set")
+    [month] = command.json(*asked, f"year={datetime.now(UTC):%Y}")["rows"]
+    assert month["balance"] == store.account_answer()["balance"]
+    ended = command.run("export", str(tmp_path / "books"))
+    assert (ended.status, "has a whole export: name another directory" in ended.err) == (1, True)
 
 
 @contextmanager

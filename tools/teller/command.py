@@ -6,6 +6,7 @@ from tools.teller import (
     accounts,
     controls,
     dead_letters,
+    exporting,
     importing,
     jobs,
     outcomes,
@@ -50,4 +51,5 @@ page.add_to(app)
 post.add_to(app)
 controls.add_to(app)
 importing.add_to(app)
+exporting.add_to(app)
 verification.add_to(app)

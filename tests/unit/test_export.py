@@ -1,0 +1,290 @@
+"""The export, and each of its queries against an answer that is computed from the journal's entries."""
+
+import itertools
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from ledger.core.accounts import account_item
+from ledger.core.journal import JournalEntry, entry_item
+from ledger.core.reason_codes import NotYet
+from tests.checkers.books import Books
+from tests.checkers.small_books import post_messages
+from tests.support.faults import Killed
+from tests.support.samples import IMPORTED, hold, importing, interest, opening, payment, posting, reversing, transfer
+from tools.teller import exporting
+from tools.teller.exporting import QUERIES, answer_of, export_to
+from tools.teller.failures import Failure
+
+LONG_AGO = "2026-01-05"
+UNTIL = "2026-06-01T00:00:00.000+00:00"
+ALL = {"from": "2026-01-01", "to": "2026-12-31"}
+SOME = {"from": "2026-02-01", "to": "2026-03-31"}
+ACCOUNTS = "abcdefgh"
+SEGMENTS = 2
+
+
+def day_of(number: int) -> str:
+    return f"2026-{1 + number // 80:02}-{1 + number % 80 // 40:02}"
+
+
+def random_books() -> Books:
+    """Some hundred entries of eight accounts in two currencies, over five months."""
+    chance, books = random.Random(37), Books({}, {})
+    messages: list[Any] = [opening(-500, "CHF" if name in "gh" else "EUR", account_id=name) for name in ACCOUNTS[:-1]]
+    messages += [importing(-600, -500, "CHF", account_id="h", holds=IMPORTED["holds"])]
+    messages += [importing(1, 0, "EUR", "import-again", "a")]
+    for number in range(10, 410):
+        name, other = chance.sample(ACCOUNTS, 2)
+        amount = str(Decimal(chance.randrange(1, 40_000)).scaleb(-2))
+        metadata = {"channel": chance.choice(["app", "branch"])} if chance.random() < 0.3 else None
+        messages.append(
+            chance.choice([
+                payment(amount, None, f"t-{number}", name, metadata=metadata),
+                payment(f"-{amount}", None, f"t-{number}", name),
+                transfer(amount, f"t-{number}", name, other),
+                hold(amount, f"t-{number}", name),
+                posting(None, f"t-{number}", f"t-{number - chance.randrange(1, 9)}", name),
+                reversing(f"t-{number - chance.randrange(1, 9)}", None, f"t-{number}", name),
+                interest("0.9", f"t-{number}", name),
+            ])
+        )  # fmt: skip
+    for message in messages:
+        try:
+            books = post_messages(books, [message])
+        except (NotYet, ValueError):
+            continue
+    return books
+
+
+class Exported(NamedTuple):
+    directory: Path
+    manifest: dict[str, Any]
+    books: Books
+    entries: list[JournalEntry]
+
+
+def items_of(books: Books, entries: list[JournalEntry]) -> Callable[[str, int], Iterator[dict[str, Any]]]:
+    everything = {
+        "Accounts": [account_item(account) for account in books.accounts.values()],
+        "Journal": [entry_item(entry) for entry in entries],
+    }
+    return lambda table, segment: iter(everything[table][segment::SEGMENTS])
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """Killed once in the middle of a segment, and gone on."""
+    books, directory = random_books(), tmp_path_factory.mktemp("export")
+    numbers: Mapping[str, Iterator[int]] = defaultdict(itertools.count)
+    timed = []
+    for number, entry in enumerate(books.entries):
+        at = f"{day_of(number % 400)}T12:00:00.{next(numbers[entry.account_id]) % 1000:03}+00:00"
+        timed.append(replace(entry, outcome=replace(entry.outcome, posted_at=at)))
+    late = replace(timed[-1], outcome=replace(timed[-1].outcome, posted_at=UNTIL))
+    items, calls = items_of(books, [*timed[:-1], late]), itertools.count()
+
+    def killed(table: str, segment: int) -> Iterator[dict[str, Any]]:
+        for item in items(table, segment):
+            if next(calls) == 150:
+                raise Killed
+            yield item
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "SEGMENTS", SEGMENTS)
+        with pytest.raises(Killed):
+            export_to(directory, "a stack", UNTIL, killed)
+        with pytest.raises(Failure, match="of another stack"):
+            export_to(directory, "another", UNTIL, items)
+        manifest = export_to(directory, "a stack", "later", items)
+    assert not list(directory.glob("*.jsonl"))
+    return Exported(directory, manifest, books, timed[:-1])
+
+
+def test_the_manifest_has_the_numbers_the_sums_and_the_hashes(exported: Exported) -> None:
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for entry in exported.entries:
+        sums[entry.outcome.currency] += entry.outcome.amount
+    manifest, rows = exported.manifest, exported.manifest["rows"]
+    assert {currency: Decimal(total) for currency, total in manifest["sums"]["journal"].items()} == sums
+    assert (rows["accounts"], rows["journal"]) == (len(exported.books.accounts), len(exported.entries))
+    assert rows["journal"] > 200
+    assert rows["holds"] == sum(len(account.open_holds) for account in exported.books.accounts.values())
+    assert (manifest["unreadable"], manifest["inexact"], manifest["until"]) == (0, 0, UNTIL)
+    assert set(manifest["files"]) == {
+        str(path.relative_to(exported.directory)) for path in exported.directory.rglob("*.parquet")
+    }
+    assert json.loads((exported.directory / "manifest.json").read_text()) == manifest
+
+
+def between(exported: Exported, of: Mapping[str, str] = ALL) -> list[JournalEntry]:
+    return [entry for entry in exported.entries if of["from"] <= entry.outcome.posted_at[:10] <= of["to"]]
+
+
+def last_balances(entries: list[JournalEntry]) -> dict[str, tuple[str, Decimal]]:
+    ordered = sorted(entries, key=lambda entry: entry.outcome.account_version)
+    return {entry.account_id: (entry.outcome.currency, entry.outcome.balance_after) for entry in ordered}
+
+
+def trial_balance(exported: Exported) -> list[tuple[Any, ...]]:
+    last = last_balances(between(exported, {"from": "", "to": "2026-02-01"})).values()
+    return [
+        (currency, len(found), sum(found), sum(min(each, 0) for each in found), sum(max(each, 0) for each in found))
+        for currency in sorted({currency for currency, _ in last})
+        if (found := [balance for each, balance in last if each == currency])
+    ]
+
+
+def turnover(exported: Exported) -> list[tuple[Any, ...]]:
+    moved: dict[tuple[str, str], list[Decimal]] = defaultdict(list)
+    for entry in between(exported, SOME):
+        if entry.outcome.amount:
+            moved[entry.account_id, entry.outcome.currency].append(entry.outcome.amount)
+    return [
+        (*key, sum(max(each, Decimal(0)) for each in found), sum(min(each, Decimal(0)) for each in found), len(found))
+        for key, found in sorted(moved.items())
+    ]
+
+
+def balances(exported: Exported) -> list[tuple[Any, ...]]:
+    grouped = defaultdict(list)
+    for account in exported.books.accounts.values():
+        grouped[account.currency, str(account.status)].append(account)
+    return [
+        (*key, len(each), sum(a.balance for a in each), sum(a.held for a in each), sum(a.available < 0 for a in each))
+        for key, each in sorted(grouped.items())
+    ]
+
+
+def above(exported: Exported) -> list[tuple[Any, ...]]:
+    found = [
+        entry
+        for entry in between(exported, SOME)
+        if abs(entry.outcome.amount) >= 200 and entry.outcome.currency == "EUR"
+    ]
+    found.sort(key=lambda e: (-abs(e.outcome.amount), e.account_id, e.outcome.account_version))
+    return [(e.account_id, e.outcome.account_version, e.transaction_id, f"{e.outcome.amount:f}") for e in found]
+
+
+def open_holds(exported: Exported) -> list[tuple[Any, ...]]:
+    placed = {(e.account_id, e.transaction_id): e.outcome.posted_at for e in exported.entries}
+    found = [
+        (account_id, hold_id, f"{each.remaining:f}", each.expires_at, placed.get((account_id, hold_id)))
+        for account_id, account in exported.books.accounts.items()
+        for hold_id, each in account.open_holds.items()
+    ]
+    return sorted(found, key=lambda row: (row[-1] or "", *row[:2]))
+
+
+def rejections(exported: Exported) -> list[tuple[Any, ...]]:
+    grouped = defaultdict(list)
+    for entry in between(exported, SOME):
+        if entry.outcome.reason:
+            grouped[entry.outcome.posted_at[:10], entry.outcome.reason].append(entry.account_id)
+    return [(*key, len(found), len(set(found))) for key, found in sorted(grouped.items())]
+
+
+def by_metadata(exported: Exported) -> list[tuple[Any, ...]]:
+    found = [e for e in exported.entries if e.request.get("metadata") == {"channel": "branch"}]
+    return sorted((e.account_id, e.outcome.account_version, e.transaction_id) for e in found)
+
+
+def largest_movers(exported: Exported) -> list[tuple[Any, ...]]:
+    change: dict[str, Decimal] = defaultdict(Decimal)
+    for entry in between(exported, SOME):
+        if entry.outcome.currency == "EUR":
+            change[entry.account_id] += entry.outcome.amount
+    return sorted(((k, v) for k, v in change.items() if v), key=lambda row: (-abs(row[1]), row[0]))[:20]
+
+
+def unposted_imports(exported: Exported) -> list[tuple[Any, ...]]:
+    return [
+        (e.account_id, e.outcome.account_version, e.transaction_id, "core/1", e.outcome.reason)
+        for e in exported.entries
+        if e.request["type"] == "import_account" and e.outcome.reason
+    ]
+
+
+def interest_charged(exported: Exported) -> list[tuple[Any, ...]]:
+    grouped = defaultdict(list)
+    for e in exported.entries:
+        if e.request["type"] == "charge_interest" and e.outcome.amount:
+            grouped[e.outcome.posted_at[:7], e.outcome.currency].append((e.account_id, -e.outcome.amount))
+    return [(*k, sum(a for _, a in v), len({name for name, _ in v})) for k, v in sorted(grouped.items())]
+
+
+def year_of_account(exported: Exported) -> list[tuple[Any, ...]]:
+    months = defaultdict(list)
+    for entry in sorted(exported.entries, key=lambda e: e.outcome.account_version):
+        if entry.account_id == "a":
+            months[entry.outcome.posted_at[:7]].append(entry.outcome)
+    return [
+        (
+            month,
+            sum(max(each.amount, Decimal(0)) for each in found),
+            sum(min(each.amount, Decimal(0)) for each in found),
+            f"{found[-1].balance_after:f}",
+        )
+        for month, found in sorted(months.items())
+    ]
+
+
+def reconciliation(exported: Exported) -> list[tuple[Any, ...]]:
+    """The file has a transaction less, one more, and one with another amount."""
+    moved = [e for e in exported.entries if e.account_id == "b" and e.outcome.amount]
+    rows = {e.transaction_id: e.outcome.amount for e in moved}
+    less, other = list(rows)[2:4]
+    in_file = {name: amount for name, amount in rows.items() if name != less} | {
+        other: Decimal("0.01"),
+        "x": Decimal(3),
+    }
+    lines = ["reference,amount", *(f"{name},{amount:f}" for name, amount in in_file.items())]
+    (exported.directory / "bank.csv").write_text("\n".join(lines) + "\n")
+    wrong = {less: (None, rows[less]), other: (Decimal("0.01"), rows[other]), "x": (Decimal(3), None)}
+    return [(name, *amounts) for name, amounts in sorted(wrong.items())]
+
+
+EXPECTED: dict[str, tuple[Callable[[Exported], list[tuple[Any, ...]]], dict[str, str]]] = {
+    "trial_balance": (trial_balance, {"day": "2026-02-01"}),
+    "turnover": (turnover, SOME),
+    "balances": (balances, {}),
+    "above": (above, SOME | {"amount": "200", "currency": "EUR"}),
+    "open_holds": (open_holds, {}),
+    "rejections": (rejections, SOME),
+    "by_metadata": (by_metadata, {"key": "channel", "value": "branch"}),
+    "largest_movers": (largest_movers, SOME | {"currency": "EUR"}),
+    "unposted_imports": (unposted_imports, {}),
+    "interest": (interest_charged, ALL),
+    "year_of_account": (year_of_account, {"account_id": "a", "year": "2026"}),
+    "reconciliation": (reconciliation, ALL | {"account_id": "b"}),
+}
+LEFT_OUT = {"posted_at", "day", "type", "status", "amount"}
+"""Columns of some answers, which are those of the entry that is named."""
+WITHOUT = {"above": {"day", "posted_at", "type"}, "by_metadata": {"posted_at", "status", "amount"}}
+WITHOUT["unposted_imports"] = {"posted_at"}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(QUERIES.glob("*.sql"))])
+def test_a_query_gives_what_the_entries_give(exported: Exported, name: str) -> None:
+    of_entries, given = EXPECTED[name]
+    expected = of_entries(exported)
+    bank = exported.directory / "bank.csv"
+    found = answer_of(name, exported.directory, given, bank if name == "reconciliation" else None)
+    without = WITHOUT.get(name, set())
+    assert [tuple(v for column, v in row.items() if column not in without) for row in found] == expected
+    assert expected, "the books have something to tell"
+
+
+def test_an_amount_that_sql_can_not_add_exactly_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "SEGMENTS", SEGMENTS)
+    books = post_messages(Books({}, {}), [opening(0, "XTS"), payment("0.00000000001", None, "t-1")])
+    assert export_to(tmp_path, "a stack", UNTIL, items_of(books, list(books.entries)))["inexact"] == 3
+    with pytest.raises(Failure, match="3 amounts have more than 28 digits"):
+        answer_of("balances", tmp_path, {})
