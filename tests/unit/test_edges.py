@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, absent, key
 from conditional_writes.core.conditions import any_of, equals, less_than
+from conditional_writes.core.items import item_bytes, value_bytes
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over
@@ -23,9 +24,12 @@ from conditional_writes.upserts.clocks import (
     just_after,
     map_mark,
     standing,
+    time_text,
     winning,
 )
 from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
+from conditional_writes.upserts.reshape import bytes_in_the_end
+from conditional_writes.upserts.tidying import clock_bytes, removed_bytes, tidied
 from ledger.core.decoding import version
 from ledger.core.journal import Outcome
 from ledger.core.money import format_decimal, normalized
@@ -178,6 +182,43 @@ def test_an_entry_without_a_clock_stands_by_the_shape_of_what_is_around_it() -> 
         standing(profile, inside, {"a": {"m": "text"}})
     with pytest.raises(NotAMap, match="an entry"):
         winning(profile, [MapEntry(("a", "m"), 1), inside])
+
+
+def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no_map_that_is_left_empty() -> None:
+    early, before, late = (time_text(AS_OF + timedelta(hours=hours)) for hours in (-1, 0, 1))
+    value = f"{early} 5feceb66ffc86f38"
+    of_a, of_m, of_n, of_b, of_c = map(clocks_attribute, (("a",), ("a", "m"), ("a", "n"), ("b",), ("c",)))
+    stay = {"value": value, "late": late, "now": before, "o": map_mark(before)}
+    found = {
+        "a": {"value": 0, "m": {}, "n": {"x": 0}},
+        of_a: {"gone": early, "m": map_mark(early), "n": map_mark(early)} | stay,
+        of_m: {"gone": early},
+        of_n: {"x": value},
+        "b": {},
+        of_b: {"gone": early},
+        "c": {"of another program": 1},
+        of_c: {"gone": early},
+    }
+    edit, forgotten_bytes, needed_bytes = tidied(found, before)
+    assert edit.item == {
+        "a": {"value": 0, "n": {"x": 0}},
+        of_a: {"n": map_mark()} | stay,
+        of_n: {"x": value},
+        "c": {"of another program": 1},
+        of_c: {},
+    }
+    assert forgotten_bytes == 4 * clock_bytes(["gone"]) + clock_bytes(["n"]) == 4 * 38 + 35
+    assert needed_bytes == removed_bytes(edit) == clock_bytes(["late", "now", "o"])
+
+
+@pytest.mark.parametrize(("value", "there"), [("x" * 7, {"x": 1}), (REMOVED, {"x": 1}), ("x" * 7, None)])
+def test_what_an_entry_takes_in_the_end_is_known_before_anything_is_dropped_for_it(value: Any, there: Any) -> None:
+    rest = {"z": 2, clocks_attribute(("a",)): {"m": map_mark()}}
+    found = rest | {"a": {"m": there}, clocks_attribute(("a", "m")): {"x": "t"}} if there else rest | {"a": {}}
+    in_the_end = rest | {"a": {} if value is REMOVED or not there else {"m": value}}
+    name_bytes = 2 if value is REMOVED else 0  # an upper bound
+    name_bytes += value_bytes(value) if not there else 0
+    assert bytes_in_the_end(MapEntry(("a", "m"), value), found) == item_bytes(in_the_end) + name_bytes
 
 
 def test_a_request_has_as_many_entries_as_its_expressions_have_room_for() -> None:

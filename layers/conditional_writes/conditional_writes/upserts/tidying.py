@@ -59,8 +59,8 @@ def tidied(found: Item, before: str) -> Tidied:
             if not (is_removal(each) and each < before)
         }
         is_left_empty = not kept and edit.get(path) in (MISSING, {})
-        for name in clocks:
-            if kept.get(name) == clocks[name]:
+        for name, clock in list(clocks.items()):  # a map inside may have made them the edit's own
+            if kept.get(name) == clock:
                 continue
             if edit.is_full:
                 return Tidied(edit, forgotten_bytes, None)
