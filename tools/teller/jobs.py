@@ -281,6 +281,12 @@ def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
     for name, value in run["report"].items():
         if isinstance(value, list) and not value:
             continue
-        shown_value = value if isinstance(value, str) else f"{value:,}"
-        fields[name.replace("_", " ")] = lines(map(str, value)) if isinstance(value, list) else shown_value
+        match value:
+            case list():
+                text: Any = lines(map(str, value))
+            case str():
+                text = value
+            case _:
+                text = f"{value:,}"
+        fields[name.replace("_", " ")] = text
     return fields
