@@ -26,10 +26,18 @@ from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
 visible = st.characters(exclude_categories=["C", "Z"], exclude_characters=INVISIBLE, include_characters=" ")
+
+
+def _of_one_alphabet(text: str) -> bool:
+    names = {unicodedata.name(character, "").split(" ")[0] for character in text}
+    return len(names & {"LATIN", "GREEK", "CYRILLIC"}) < 2
+
+
 ids = (
     st.text(visible, min_size=1, max_size=128)
     .map(lambda text: unicodedata.normalize("NFC", text)[:128].strip(" "))
     .filter(bool)
+    .filter(_of_one_alphabet)
 )
 times = st.datetimes(
     min_value=datetime(1900, 1, 1),  # noqa: DTZ001 (Hypothesis adds the zone)

@@ -229,6 +229,9 @@ CAN_NOT_BE_SEEN = {
     "a blank at the beginning": (" é", "U+0020 at character 1 can't be seen at an end"),
     "letters apart from their accents": ("cafe\u0301", "U+0065 at character 4 isn't in Unicode's normal form NFC"),
     "a sign that is a letter": ("\u212a", "U+212A at character 1 isn't in Unicode's normal form NFC"),
+    "a Cyrillic letter in Latin": ("p\u0430y", "U+0430 at character 2 is Cyrillic, U+0070 at character 1 isn't"),
+    "a Latin letter in Greek": ("\u03b1a", "U+0061 at character 2 is Latin, U+03B1 at character 1 isn't"),
+    "a Greek letter in Cyrillic": ("\u0430\u03bf", "U+03BF at character 2 is Greek, U+0430 at character 1 isn't"),
 }
 
 
@@ -250,7 +253,7 @@ def test_an_id_that_can_not_be_seen_is_refused_with_the_place_of_the_character(
     assert reason_of(body(**{field: json.dumps(text)})) == f"{field}: {sentence}"
 
 
-@pytest.mark.parametrize("text", ["a b", "café", "\U0001f3e6", "订单-1", "ご注文", "заказ", "#/=%", "ß"])
+@pytest.mark.parametrize("text", ["a b", "café", "\U0001f3e6", "订单A", "ご注文", "заказ-1", "αβ", "#/=%", "ß"])
 def test_an_id_in_any_script_is_valid(text: str) -> None:
     assert decode(transaction_body(transaction_id=json.dumps(text))).transaction_id == text
 

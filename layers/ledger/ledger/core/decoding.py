@@ -139,10 +139,15 @@ def _id_fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in msgspec.structs.fields(kind) if field.type in (Id, Id | None))
 
 
+ALPHABETS = ("LATIN", "GREEK", "CYRILLIC")
+"""The beginnings of their letters' names in Unicode."""
+
+
 def check_id(field: str, text: str) -> None:
     """Raises InvalidMessage unless each character can be seen, none at an end is a blank, and the text is in NFC.
 
-    Inside of an id, U+0020 is the one blank. No id is the key of an entry that isn't on its home.
+    Inside of an id, U+0020 is the one blank. Letters of `ALPHABETS` aren't mixed: many of them look alike. No id is the
+    key of an entry that isn't on its home.
     """
     if text.startswith(OTHER_SIDE):
         raise InvalidMessage(
@@ -162,6 +167,13 @@ def check_id(field: str, text: str) -> None:
     if text != normal:
         number = next((n for n, pair in enumerate(zip(text, normal, strict=False), 1) if len(set(pair)) > 1), len(text))
         raise InvalidMessage(f"{field}: {_named(text[number - 1], number)} isn't in Unicode's normal form NFC")
+    first: dict[str, str] = {}
+    for number, character in enumerate(text, 1):
+        first.setdefault(unicodedata.name(character, "").partition(" ")[0], _named(character, number))
+    mixed = [(alphabet, place) for alphabet, place in first.items() if alphabet in ALPHABETS]
+    if len(mixed) > 1:
+        (_, one), (alphabet, other), *_ = mixed
+        raise InvalidMessage(f"{field}: {other} is {alphabet.capitalize()}, {one} isn't")
 
 
 def _named(character: str, number: int) -> str:
