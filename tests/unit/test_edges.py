@@ -1,7 +1,8 @@
 """Edges that only a mutant showed: limits that are met exactly, and values that others hold us to."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from msgspec.structs import replace
 
-from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, absent, key
+from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, Update, absent, key
 from conditional_writes.core.conditions import any_of, equals, less_than
 from conditional_writes.core.items import item_bytes, value_bytes
+from conditional_writes.core.own_attributes import ERASED_AS_OF, ITEM_BYTES
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over
@@ -27,7 +29,10 @@ from conditional_writes.upserts.clocks import (
     time_text,
     winning,
 )
+from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
+from conditional_writes.upserts.erasing import erase_up_to
+from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES
 from conditional_writes.upserts.reshape import bytes_in_the_end
 from conditional_writes.upserts.tidying import clock_bytes, removed_bytes, tidied
 from ledger.core.decoding import version
@@ -175,6 +180,21 @@ def test_a_value_has_the_clock_that_items_have_already(value: Any, text: str) ->
     assert clock(MapEntry(("map", "name"), value, AS_OF)) == f"2026-01-01T01:00:00.000000+00:00{text}"
 
 
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (
+            MapEntry(("a", "b"), 1, datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))),
+            "years 1 and 9999 in UTC",
+        ),
+        (MapEntry(("a", 1), 1, AS_OF), "expected the names of an attribute and of an entry"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_entry_that_no_item_can_hold_is_refused(entry: MapEntry, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        winning(key("Profiles", id="alice"), [entry])
+
+
 def test_an_entry_without_a_clock_stands_by_the_shape_of_what_is_around_it() -> None:
     profile, inside = key("Profiles", id="alice"), MapEntry(("a", "m", "x"), 1)
     assert standing(profile, inside, {"a": {"m": {}}, clocks_attribute(("a",)): {"m": map_mark()}}) is Standing.FITS
@@ -209,6 +229,51 @@ def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no
     }
     assert forgotten_bytes == 4 * clock_bytes(["gone"]) + clock_bytes(["n"]) == 4 * 38 + 35
     assert needed_bytes == removed_bytes(edit) == clock_bytes(["late", "now", "o"])
+
+
+def test_what_is_erased_are_the_earlier_entries_what_has_no_clock_and_clocks_that_nothing_leads_to() -> None:
+    early, before, late = (time_text(AS_OF + timedelta(hours=hours)) for hours in (-1, 0, 1))
+    of_a, of_m, of_n = map(clocks_attribute, (("a",), ("a", "m"), ("a", "n")))
+    of_r, of_z, of_q = (clocks_attribute(("a", *names)) for names in ("mr", "nz", "mq"))
+    stay = {of_r: {"x": late}, of_m: {"x": late, "r": map_mark()}, "id": "alice"}
+    lost = {of_n: {"z": map_mark()}, of_z: {"x": late}, of_q: {"x": late}, clocks_attribute(("gone",)): {"x": early}}
+    found = stay | {
+        "a": {"early": 1, "late": 1, "unclocked": 1, "m": {"x": 1, "r": {"x": 1}}},
+        of_a: {"early": early, "late": late, "m": map_mark()},
+        "of another program": 1,
+    }
+    edit = Edit(found | lost)
+    assert erase_up_to(edit, before, ["id"])
+    assert edit.item == stay | {
+        "a": {"late": 1, "m": {"x": 1, "r": {"x": 1}}},
+        of_a: {"late": late, "m": map_mark()},
+        ERASED_AS_OF: before,
+    }
+
+
+def test_an_items_bytes_are_counted_as_an_upper_bound_if_it_is_unseen_and_else_exactly() -> None:
+    profile, of_a = key("Profiles", id="alice"), clocks_attribute(("a",))
+    found = {"a": {"x": 0}, of_a: {"x": ""}}
+
+    def update(change: Callable[[Edit], None], counted: int | None) -> Update:
+        edit = Edit(found if counted is None else found | {ITEM_BYTES: counted})
+        change(edit)
+        return edit.update(profile, None)
+
+    def unseen(edit: Edit) -> None:
+        edit.fit([MapEntry(("a", "y"), "abc", AS_OF)])
+
+    value = len("1y") + 3
+    new = value + len("1y") + len(clock(MapEntry(("a", "y"), "abc", AS_OF)))
+    after = item_bytes(dict(profile.attributes) | {"a": {"x": 0, "y": "abc"}, of_a: {"x": "", "y": ""}})
+    for counted in (None, 0, MAXIMUM_UPSERTED_BYTES - new):
+        assert update(unseen, counted).added == {ITEM_BYTES: new}
+    full = update(unseen, MAXIMUM_UPSERTED_BYTES - new + 1)
+    assert (full.added, full.values[ITEM_BYTES,] > after) == ({}, True)
+    assert update(lambda edit: edit.put(("a", "y"), "abc"), 7).added == {
+        ITEM_BYTES: new - 2 - len(time_text(AS_OF)) - 17
+    }
+    assert update(lambda edit: edit.put(("a", "y"), "abc"), None).added == {}
 
 
 @pytest.mark.parametrize(("value", "there"), [("x" * 7, {"x": 1}), (REMOVED, {"x": 1}), ("x" * 7, None)])
