@@ -82,6 +82,9 @@ def test_a_dead_message_is_found_mended_in_an_editor_and_posted(
     assert answer == {"redriven": {"INVALID_MESSAGE": 1}, "staying": [], "not_found": 0, "not_deleted": 0}
     bank.transactions.wait_until_drained()
     assert command.json("account", "mended")["balance"] == "12.5"
+    entry = command.json("transaction", "mended", "t-1")["entry"]
+    assert entry["first_sent"] == {name: letter["origin"][name] for name in entry["sent"]}, "the first sender"
+    assert entry["sent"]["message_id"] != sent["MessageId"], "that of the operator's message"
     assert "no dead letters" in command.shown("dead-letters")
 
 
