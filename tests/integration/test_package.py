@@ -57,7 +57,7 @@ TESTS = [
     "exactly_once.py::test_the_key_with_another_payload_is_refused",
     "exactly_once.py::test_a_record_of_stock_powertools_is_replayed_and_ours_by_stock",
     "asyncio.py",
-    "upserts.py::test_a_fault_changes_nothing",
+    "upserts.py::test_a_save_between_a_refusal_and_what_follows_from_it_is_not_lost",
     "locks.py::test_a_fault_never_makes_one_lose_to_oneself",
     "locks.py::test_a_window_is_done_once_and_a_failed_one_is_given_back",
 ]

@@ -97,8 +97,8 @@ BREAKAGES = [
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
         f"{LIBRARY}/core/prepared.py",
-        "    elif http.status_code != 400:\n",
-        "    elif False:\n",
+        """        elif http.status_code != 400 or parsed.get("Error", {}).get("Code", "").isdigit():\n""",
+        "        elif False:\n",
     ),
     Breakage(
         "a write whose answer came damaged is made a second time",

@@ -44,6 +44,7 @@ DAMAGED: dict[str, Any] = {
     "JSON that is no object": (200, b"null", {}),
     "an internal error that is no object": (500, b"[]", {}),
     "an internal error": (500, b"{}", {}),
+    "too many requests": (429, b"{}", {}),
     "a refusal with the status of an internal error": (500, REFUSAL, {}),
     "a lost connection": ConnectionClosedError(endpoint_url="https://dynamodb"),
     "a proxy that dropped the answer": ProxyConnectionError(proxy_url="http://proxy"),
@@ -87,6 +88,12 @@ def test_a_write_whose_answer_was_damaged_may_have_been_made(mode: str, damaged:
     client = client_of(mode, DAMAGED[damaged], (400, REFUSAL))
     with pytest.raises(OutcomeUnknown, match="others have written since"):
         write(client, count_up_once, {COUNTER: at(7)}, plenty())
+
+
+@MODES
+def test_a_refusal_that_is_not_dynamodbs_says_nothing_of_the_write(mode: str) -> None:
+    with pytest.raises(OutcomeUnknown, match="another ended in"):
+        write(client_of(mode, (400, NO_JSON)), count_up_once, {COUNTER: at(7)}, plenty())
 
 
 @MODES

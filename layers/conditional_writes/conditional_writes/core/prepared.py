@@ -196,8 +196,8 @@ def note_try(
 ) -> None:
     """A handler of botocore's event `needs-retry`: the try got no answer, or none that says what became of the write.
 
-    Only a status 400 says that nothing was written. After a 200 the SDK tries again if the answer is damaged. This
-    handler comes before the SDK's own, which tries again after a 502.
+    Only an error of DynamoDB's with the status 400 says that nothing was written. After a 200 the SDK tries again if
+    the answer is damaged. This handler comes before the SDK's own, which tries again after a 502.
     """
     context = {} if request_dict is None else request_dict["context"]
     unanswered = context.pop(_WAS_200, False)
@@ -211,8 +211,8 @@ def note_try(
             parsed["Error"] = {"Code": "502", "Message": "the answer's body is no JSON object, so it isn't DynamoDB's"}
         if http.status_code == 200:
             context[_WAS_200] = True
-        elif http.status_code != 400:
-            unanswered = True
+        elif http.status_code != 400 or parsed.get("Error", {}).get("Code", "").isdigit():
+            unanswered = True  # DynamoDB's errors have names: else botocore takes the status for the code
     request = current.get()
     if request is not None:
         request.unanswered |= unanswered
