@@ -143,8 +143,8 @@ RACES = [
     Race(
         "a server's error is taken for its word that nothing was done",
         f"{LIBRARY}/core/prepared.py",
-        "elif http.status_code != 400:",
-        "elif http.status_code < 400:",
+        "elif http.status_code != 400 or",
+        "elif http.status_code < 400 and",
         "two changes of one item",
     ),
     Race(
