@@ -1,15 +1,16 @@
-"""Charges a day's overdraft interest: sends a message to the administration's queue for each account below zero.
+"""Charges overdraft interest: sends a message to the administration's queue for each account with interest due.
 
-The message of an account, a day and a rate is always the same, and its amount is decided when the message is posted.
-So a second run asks for nothing new, even without the lock. With an amount in it, a message that is made again after
-the balance has moved would be another payload under its id. A job that wrote the accounts itself would be a second way
-to change a balance, with a role that may write every account.
+The message of an account and a month is always the same, and its amount is decided when the message is posted. So a
+second run asks for nothing new, even without the lock. With an amount in it, a message that is made again after a
+charge would be another payload under its id. A job that wrote the accounts itself would be a second way to change a
+balance, with a role that may write every account.
 """
 
 from workers import cold_start  # isort: split
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools import Metrics
@@ -17,13 +18,11 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import dynamodb_client
 from conditional_writes.locks import Locks
-from ledger.core.transaction_types.charge_interest import ChargeInterest
-from ledger.overdraft_interest import OVERDRAWN, annual_rate_of
+from ledger.overdraft_interest import WITH_INTEREST, charges, last_month_end
 from ledger.sending_job import SendingJob
 from workers.logs import function_logger
 from workers.scheduled_jobs import Job, JobQueue, Run, Step
 
-ANNUAL_RATE = annual_rate_of(os.environ["ANNUAL_RATE"])
 ACCOUNTS_PER_STEP = 500
 """Scanned between two checkpoints. Their messages take at most 50 requests, in parallel: a second or two."""
 
@@ -45,13 +44,9 @@ sending = SendingJob(
 
 
 def send_charges(run: Run) -> Iterator[Step]:
-    day = run.scheduled_time.date()
-    return sending.steps(
-        run,
-        OVERDRAWN,
-        lambda account: [ChargeInterest.of_day(account["account_id"], day, ANNUAL_RATE)],
-        ACCOUNTS_PER_STEP,
-    )
+    """A run for a time ahead charges nothing early: what is due follows from the time of the posting."""
+    month_end = last_month_end(min(run.scheduled_time, datetime.fromtimestamp(job.locks.now(), UTC)))
+    return sending.steps(run, WITH_INTEREST, lambda account: charges(account, month_end), ACCOUNTS_PER_STEP)
 
 
 job = Job(NAME, send_charges, Locks(dynamodb, os.environ["LOCKS_TABLE"]), queue, logger, metrics)

@@ -4,7 +4,9 @@ import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any
 
 from msgspec.structs import astuple
@@ -16,10 +18,13 @@ from ledger.core.reason_codes import InvalidMessage
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.transaction_types import decode
 from tests.checkers import oracle, seals
+from tests.checkers.interest_oracle import YEAR, Interest
 from tests.checkers.poison import is_invalid
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, scan
+
+MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -325,6 +330,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
                 [replayed.get(name) for name in account_ids],
                 earlier,
                 minor_units=entries[0].outcome.decimal_places is not None,
+                posted_at=entries[0].outcome.posted_at,
             )
         except (oracle.UnknownType, oracle.Invalid):
             continue
@@ -346,6 +352,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
 
 def state_of(account: Account) -> oracle.State:
     """The account in the oracle's terms."""
+    rate, due, accrued = map(Fraction, astuple(account.interest))
     return {
         "balance": account.balance,
         "overdraft_limit": account.overdraft_limit,
@@ -356,6 +363,7 @@ def state_of(account: Account) -> oracle.State:
         "holds": {name: (hold.remaining, hold.expires_at) for name, hold in account.open_holds.items()},
         "decimal_places": account.decimal_places,
         "frozen": {"debits": account.frozen.debits, "credits": account.frozen.credits},
+        "interest": Interest(rate, due, accrued / (YEAR // MILLISECOND), account.posted_at),
     }
 
 
@@ -376,6 +384,8 @@ def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | 
     if reversal != effect.reversal:
         yield f"{entry.account_id}: version {after['version']} should have {effect.reversal}, and has {reversal}"
     lowest = min(Decimal(0), _available(before)) if before else Decimal(0)
+    if entry.request["type"] == "charge_interest":
+        lowest += effect.amount
     available = _available(after | {"balance": found.balance_after, "held": found.held_after})
     if entry.request["type"] != "import_account" and available < lowest:
         is_below = found.balance_after < after["overdraft_limit"]

@@ -10,9 +10,11 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from tests.checkers.interest_oracle import Interest
+
 type State = dict[str, Any]
-"""An account's `balance`, `overdraft_limit`, `currency`, `status`, `version`, `held`, `holds`, `decimal_places`
-and `frozen`, which says of `debits` and of `credits` whether they are.
+"""An account's `balance`, `overdraft_limit`, `currency`, `status`, `version`, `held`, `holds`, `decimal_places`,
+`interest`, and `frozen`, which says of `debits` and of `credits` whether they are.
 
 `holds` has what remains of each open hold, and the time of its expiry or None, by the hold's id. `decimal_places` are
 None if the account's amounts have no rule.
@@ -28,6 +30,7 @@ ACCOUNT_FIELDS = {
     "transfer": ["from_account_id", "to_account_id"],
     "set_overdraft_limit": ["account_id"],
     "freeze_account": ["account_id"],
+    "set_interest": ["account_id"],
     "close_account": ["account_id"],
     "charge_interest": ["account_id"],
     "hold": ["account_id"],
@@ -141,12 +144,18 @@ def reversed_id_of(payload: Mapping[str, Any]) -> EntryId:
 
 
 def effects(
-    payload: Mapping[str, Any], states: Sequence[State | None], journal: Journal, *, minor_units: bool = True
+    payload: Mapping[str, Any],
+    states: Sequence[State | None],
+    journal: Journal,
+    *,
+    minor_units: bool = True,
+    posted_at: str | None = None,
 ) -> list[Effect] | None:
     """The effects of a transaction on its accounts. None if it must wait for an account, a hold or a transaction.
 
     `states` are in the order of `account_ids(payload, journal)`, with None for a missing account. `minor_units` says
-    whether an account is opened under the rule of minor units. Raises UnknownType, and Invalid.
+    whether an account is opened under the rule of minor units. Interest accrues until `posted_at`, if that is given.
+    Raises UnknownType, and Invalid.
     """
     names = account_ids(payload, journal)
     assert len(states) == len(names)
@@ -158,6 +167,7 @@ def effects(
         return None
     if payload["type"] not in OPENINGS or known[0]["version"] == 0:
         _check_decimals(payload, known)
+    known = [_with_interest(state, posted_at) for state in known]
     with localcontext(EXACTLY):
         closed = [at for at, each in enumerate(known) if each["status"] == "CLOSED"]
         if payload["type"] not in OPENINGS and closed:
@@ -207,7 +217,12 @@ def _new(payload: Mapping[str, Any], *, minor_units: bool) -> State:
         "holds": {},
         "decimal_places": DECIMALS.get(payload["currency"]) if minor_units else None,
         "frozen": {"debits": False, "credits": False},
+        "interest": Interest(),
     }
+
+
+def _with_interest(state: State, posted_at: str | None) -> State:
+    return state | {"interest": state["interest"].until(posted_at, Fraction(state["balance"]), _unit(state))}
 
 
 def _next(state: State, amount: Decimal, changes: State) -> State:
@@ -264,17 +279,30 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
         case "freeze_account":
             return Decided(changes={"frozen": {each: payload[each] for each in ("debits", "credits")}})
         case "close_account":
-            reason = "BALANCE_NOT_ZERO" if account["balance"] != 0 else "HOLDS_OPEN" if account["holds"] else None
-            return Decided(reason, changes={"status": "CLOSED"})
-        case "charge_interest":
-            interest = _interest(account, Decimal(payload["annual_rate"]))
-            reason = _refusal_of_the_limit(account, -interest) if _fits(interest) else "BALANCE_OUT_OF_RANGE"
-            return Decided(reason, [-interest])
+            reasons = [
+                "BALANCE_NOT_ZERO" if account["balance"] != 0 else None,
+                "HOLDS_OPEN" if account["holds"] else None,
+                None if account["interest"].is_settled(_unit(account)) else "INTEREST_NOT_CHARGED",
+            ]
+            return Decided(next(filter(None, reasons), None), changes={"status": "CLOSED"})
+        case "set_interest" | "charge_interest":
+            return _rule_of_interest(payload, account)
         case "hold" | "post_hold" | "void_hold" | "expire_hold":
             return _rule_of_holds(payload, journal, account, *others)
         case "reverse":
             return _reverse(payload, journal, account, *others)
     raise AssertionError(payload["type"])
+
+
+def _rule_of_interest(payload: Mapping[str, Any], account: State) -> Decided:
+    interest: Interest = account["interest"]
+    if payload["type"] == "set_interest":
+        at_rate = interest.rounded(_unit(account))._replace(rate=Fraction(payload["annual_rate"]))
+        return Decided(changes={"interest": at_rate})
+    due = Decimal(interest.due.numerator) / Decimal(interest.due.denominator)
+    fits = _fits(due) and _fits(account["balance"] - due)
+    changes = {"interest": interest._replace(due=Fraction(0))}
+    return Decided(None if fits else "BALANCE_OUT_OF_RANGE", [-due], changes)
 
 
 def _rule_of_holds(payload: Mapping[str, Any], journal: Journal, account: State, *payees: State) -> Decided | None:
@@ -396,16 +424,6 @@ def _fits(number: Decimal) -> bool:
     return len(number.normalize().as_tuple().digits) <= 38 and abs(number) < Decimal("1e126")
 
 
-def _interest(account: State, annual_rate: Decimal) -> Decimal:
-    """A day's interest on a negative balance: 1/365 of a year's, rounded once to whole units, half to even.
-
-    A unit is the smallest amount of the account's currency; a hundredth, if its amounts have no rule.
-    """
-    if account["balance"] >= 0:
-        return Decimal(0)
-    places = 2 if account["decimal_places"] is None else account["decimal_places"]
-    units = Fraction(-account["balance"]) * Fraction(annual_rate) / 365 * 10**places
-    whole, rest = divmod(units, 1)
-    if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1):
-        whole += 1
-    return Decimal(whole) / 10**places
+def _unit(account: State) -> Fraction:
+    """The smallest amount of the account's currency; a hundredth, if its amounts have no rule."""
+    return Fraction(1, 10 ** (2 if account["decimal_places"] is None else account["decimal_places"]))

@@ -1,10 +1,11 @@
 """Books of two accounts and a few messages, for the checkers' tests."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from ledger.core.accounts import Account, timestamp
 from ledger.core.journal import Outcome
 from ledger.core.reversals import Reversed
 from ledger.core.transaction_types import Reverse, decode
@@ -46,23 +47,30 @@ def post(books: Books, *bodies: str, rules: Rules = decide) -> Books:
     return post_messages(books, map(decode, bodies), rules)
 
 
+def next_time(accounts: Iterable[Account]) -> str:
+    """Nine days and some milliseconds after the last entry. So interest accrues, and months end."""
+    last = max((account.posted_at for account in accounts if account.posted_at), default=timestamp(NOW))
+    return timestamp(datetime.fromisoformat(last) + timedelta(days=9, milliseconds=8_765_432))
+
+
 def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: Rules = decide) -> Books:
     """The books after these messages are posted, one after another."""
     accounts, reversals = dict(books.accounts), dict(books.reversals or {})
     journal = {name: list(entries) for name, entries in books.journal.items()}
     entries = {entry.entry_id: entry for entry in books.entries}
-    context = Context(entries.get, lambda entry_id: reversals.get(entry_id, Reversed(*entry_id)))
+    known = Context(entries.get, lambda entry_id: reversals.get(entry_id, Reversed(*entry_id)))
     for message in messages:
+        context = known._replace(posted_at=next_time(accounts.values()))
         account_ids = message.all_account_ids(context)
         for decided in rules(message, *map(accounts.get, account_ids), context=context):
-            account = decided.account
+            account = replace(decided.account, posted_at=context.posted_at)
             outcome = Outcome(
                 status=str(decided.status),
                 reason=decided.reason,
                 amount=decided.amount,
                 balance_after=account.balance,
                 account_version=account.version,
-                posted_at=str(NOW),
+                posted_at=context.posted_at,
                 currency=account.currency,
                 held_after=account.held,
                 decimal_places=account.decimal_places if account.version == 1 else None,

@@ -22,7 +22,7 @@ class Journal(NamedTuple):
         return str(self.account["account_id"])
 
     def account_answer(self) -> Answer:
-        """The holds are those that the entries leave open."""
+        """The holds are those that the entries leave open. Without the interest, which is as of the read."""
         shown = {name: self.account[name] for name in ("account_id", "currency", "status")}
         holds = open_holds(self.entries, self.account["account_id"])
         held = sum((amount for amount, _ in holds.values()), Decimal(0))

@@ -41,6 +41,7 @@ from tests.checkers.small_books import (
     SPEND,
     TRANSFER,
     Rules,
+    next_time,
     post,
     post_messages,
 )
@@ -100,7 +101,7 @@ def test_the_oracle_and_the_rules_agree(
             if any(map(journal.has, oracle.entry_ids(request, journal))):
                 continue  # It has another payload, or is a repetition: no rule decides it.
             states = [state_of(account) if account else None for account in map(books.accounts.get, account_ids)]
-            expected = _effects(request, states, journal)
+            expected = _effects(request, states, journal, next_time(books.accounts.values()))
             try:
                 books = post_messages(books, [message])
             except (InvalidMessage, NotYet) as error:
@@ -148,10 +149,10 @@ def test_the_oracle_and_the_rules_agree_below_the_limit_too_and_never_make_it_wo
 
 
 def _effects(
-    request: Mapping[str, Any], states: Sequence[oracle.State | None], journal: oracle.Journal
+    request: Mapping[str, Any], states: Sequence[oracle.State | None], journal: oracle.Journal, posted_at: str
 ) -> list[oracle.Effect] | type[InvalidMessage | NotYet]:
     try:
-        return oracle.effects(request, states, journal) or NotYet
+        return oracle.effects(request, states, journal, posted_at=posted_at) or NotYet
     except oracle.Invalid:
         return InvalidMessage
 

@@ -7,11 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.interest import Interest
 from ledger.core.journal import JournalEntry, Outcome
 from tests.checkers.books import Books
-from tests.checkers.windows import Run, charged_twice, done_again, forgotten, misreported, uncharged, undone
+from tests.checkers.windows import Run, charged_twice, done_again, due_though_charged, forgotten, misreported, undone
 from tests.support.samples import SENDER
 
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
@@ -23,7 +25,7 @@ LATER = f"{CHARGE} {SECOND}"
 def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
     transaction_id = f"teller:overdraft-interest-{day}-{account_id}{suffix}"
     request = {"type": "charge_interest", "transaction_id": transaction_id, "account_id": account_id}
-    request |= {"annual_rate": "0.365", "occurred_at": f"{day}T00:00:00+00:00"}
+    request |= {"until": f"{day}T00:00:00+00:00"}
     outcome = Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, "", "EUR")
     return JournalEntry(account_id, account_id, transaction_id, request, outcome, SENDER, 1)
 
@@ -62,14 +64,13 @@ class ScheduledRuns:
         self.books = Books({account.account_id: account for account in accounts}, journal)
 
     def found(self) -> list[str]:
-        overdrawn = {"2026-03-01": {"a", "b"}, "2026-03-02": {"a"}}
         return [
             *done_again(self.ended),
             *undone(self.ended, self.after),
             *forgotten(self.before, self.after),
             *misreported(self.after, RECONCILE, len(self.books.accounts)),
             *charged_twice(self.books),
-            *uncharged(overdrawn, self.books),
+            *due_though_charged(self.books),
         ]
 
 
@@ -108,8 +109,8 @@ PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
         "b was charged 2 times for 2026-03-02",
     ),
     "an account not charged": (
-        lambda runs: runs.books.journal["a"].pop(),
-        "a was overdrawn, but wasn't charged for 2026-03-02",
+        lambda runs: runs.books.accounts.update(a=replace(runs.books.accounts["a"], interest=Interest(due=Decimal(3)))),
+        "a has 3 of interest due, which wasn't charged",
     ),
 }
 

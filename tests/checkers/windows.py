@@ -1,13 +1,14 @@
 """Invariants of scheduled jobs: a window is done once, however many runs it takes, and stays done."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from conditional_writes.core.items import Item
+from ledger.core.accounts import AccountStatus
 from ledger.core.transaction_types import ChargeInterest, from_payload
-from tests.checkers.books import Books
+from tests.checkers.books import Books, state_of
 
 type Records = Mapping[str, Item]
 """The items of the Locks table by their keys: of locks, and of runs, which are their reports."""
@@ -29,16 +30,16 @@ CLAIMS = (
     "a window is done once, and stays done",
     "a lock's tokens only grow",
     "each done window has one report, which never changes",
-    "an account is charged a day's interest at most once, and exactly once if it was overdrawn throughout the job",
+    "an account is sent one charge of interest for the end of a month at most",
 )
 
 NIGHT_CLAIMS = (
     "a job that is delivered twice has one effect",
-    "each overdrawn account was charged a day's interest, once",
+    "all interest that was due was charged, once",
     "each hold that had expired was released",
     "the nightly reconciliation finds nothing",
 )
-"""The claims about one night on a deployed stack, checked by the jobs' answers, the report, `wrongly_charged` and
+"""The claims about one night on a deployed stack, checked by the jobs' answers, the report, `due_though_charged` and
 `open_though_expired`.
 """
 
@@ -102,25 +103,19 @@ def charged_twice(books: Books) -> Iterator[str]:
     charges: Counter[tuple[str, str]] = Counter()
     for entry in books.entries:
         message = from_payload(entry.request)
-        if isinstance(message, ChargeInterest) and message.occurred_at:
-            charges[entry.account_id, str(message.occurred_at.date())] += 1
+        if isinstance(message, ChargeInterest):
+            charges[entry.account_id, str(message.until.date())] += 1
     for (account_id, day), times in charges.items():
         if times > 1:
             yield f"{account_id} was charged {times} times for {day}"
 
 
-def wrongly_charged(before: Books, after: Books, day: date) -> Iterator[str]:
-    """Yields a sentence for each overdrawn account that wasn't charged for the day, and for each other that was."""
-    overdrawn = {name for name, account in before.accounts.items() if account.balance < 0}
-    charged = {
-        entry.account_id
-        for entry in after.entries
-        if entry.transaction_id.startswith(f"teller:overdraft-interest-{day}")
-    }
-    for name in sorted(overdrawn - charged):
-        yield f"{name} was overdrawn, but not charged"
-    for name in sorted(charged - overdrawn):
-        yield f"{name} was charged, but not overdrawn"
+def due_though_charged(books: Books) -> Iterator[str]:
+    """Yields a sentence for each open account with interest that is due. The job that charges it is done."""
+    for name, account in books.accounts.items():
+        due = state_of(account)["interest"].due
+        if due and account.status is AccountStatus.OPEN:
+            yield f"{name} has {due} of interest due, which wasn't charged"
 
 
 def open_though_expired(books: Books, as_of: datetime) -> Iterator[str]:
@@ -129,15 +124,6 @@ def open_though_expired(books: Books, as_of: datetime) -> Iterator[str]:
         for hold_id, hold in account.open_holds.items():
             if hold.expires_at is not None and datetime.fromisoformat(hold.expires_at) <= as_of:
                 yield f"{account.account_id}: hold {hold_id} expired at {hold.expires_at}, but is open"
-
-
-def uncharged(overdrawn: Mapping[str, Collection[str]], books: Books) -> Iterator[str]:
-    """Yields a sentence for each account that was overdrawn throughout a day's job, but wasn't charged."""
-    charged = {(entry.account_id, entry.transaction_id[:36]) for entry in books.entries}
-    for day, account_ids in overdrawn.items():
-        for account_id in sorted(account_ids):
-            if (account_id, f"teller:overdraft-interest-{day}") not in charged:
-                yield f"{account_id} was overdrawn, but wasn't charged for {day}"
 
 
 def windows_done(records: Records, job: str) -> set[str]:

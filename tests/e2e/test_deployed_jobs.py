@@ -7,8 +7,8 @@ import pytest
 
 from conditional_writes.locks import Locks
 from tests.checkers.books import Books, violations
-from tests.checkers.windows import open_though_expired, windows_done, wrongly_charged
-from tests.support.bodies import opening, payment
+from tests.checkers.windows import due_though_charged, open_though_expired, windows_done
+from tests.support.bodies import opening, payment, rate
 from tests.support.command import Command
 from tests.support.deployed import Bank, changed_function, until
 from tools.local_aws.jobs import function_name, read_report, run_job
@@ -16,11 +16,12 @@ from tools.local_aws.jobs import function_name, read_report, run_job
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 NEXT_NIGHT = NIGHT + timedelta(days=1)
 ACCOUNTS = 20
+DEBTORS = ("debtor-1", "debtor-2")
 
 
 @pytest.fixture(scope="module")
 def overdrawn(bank: Bank) -> Books:
-    """Books with some overdrawn accounts and holds, and empty queues."""
+    """Books with some overdrawn accounts, of which two have interest that is due, and holds; and empty queues."""
     names = [f"job-{number:02}" for number in range(ACCOUNTS)]
     bank.transactions.process(*(opening(name, "-1000") for name in names))
     times = {"past": NIGHT - timedelta(hours=1), "ahead": datetime.now(UTC) + timedelta(days=1)}
@@ -30,6 +31,10 @@ def overdrawn(bank: Bank) -> Books:
         *(hold | {"transaction_id": name, "expires_at": time.isoformat()} for name, time in times.items()),
         hold | {"transaction_id": "never"},
     )
+    bank.transactions.process(*(opening(name, -(10**14)) for name in DEBTORS))
+    bank.transactions.process(*(payment("t-1", -(10**13), name) for name in DEBTORS))
+    for number, annual_rate in enumerate(["1", "0"]):  # what accrues between the two is due
+        bank.transactions.process(*(rate(f"rate-{number}", annual_rate, name) for name in DEBTORS))
     return bank.books()
 
 
@@ -44,9 +49,11 @@ def done(bank: Bank, job: str, scheduled_time: datetime) -> Books:
     return once
 
 
-def test_interest_is_charged_once_though_its_day_is_delivered_twice(bank: Bank, overdrawn: Books) -> None:
+def test_interest_is_charged_once_though_its_month_is_delivered_twice(bank: Bank, overdrawn: Books) -> None:
     charged = done(bank, "charge_overdraft_interest", NIGHT)
-    assert list(wrongly_charged(overdrawn, charged, NIGHT.date())) == []
+    assert list(due_though_charged(charged)) == []
+    sums = [charged.accounts[name].balance - overdrawn.accounts[name].balance for name in DEBTORS]
+    assert all(each < 0 for each in sums)
     assert violations(charged) == []
 
 

@@ -59,6 +59,9 @@ process_transactions/37-ids-that-nobody-may-give: 5 INVALID_MESSAGE
 process_transactions/38-freeze: POSTED
 process_transactions/39-a-frozen-account: 2 ACCOUNT_FROZEN, POSTED
 process_transactions/40-import-account: POSTED
+process_transactions/41-an-account-with-interest: 2 POSTED
+process_transactions/42-a-debt: POSTED
+process_transactions/43-another-rate: POSTED
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT
@@ -84,24 +87,23 @@ upsert_profiles/12-map-becomes-an-entry: acc-alice limits.card.abroad.currency=g
   limits.card.abroad.day=gone, acc-alice limits.card.abroad.month=gone, acc-alice limits.card="blocked"
 upsert_profiles/13-erasure: acc-bob consents.mail=gone, acc-bob consents.post=gone, acc-bob contact.phone=gone
 upsert_profiles/14-late-for-an-erasure:
-charge_overdraft_interest/01-a-day: acc-alice teller:overdraft-interest-2026-01-01-67abe3db2bd7760d=-0.15,
+charge_overdraft_interest/01-a-month: acc-state teller:overdraft-interest-2026-01-01-0a78f395e41c1c29=a debit,
   charge_overdraft_interest 2026-01-01T00:31:00+00:00=1 sent
-charge_overdraft_interest/02-the-same-day-again:
-charge_overdraft_interest/03-the-next-day: acc-alice teller:overdraft-interest-2026-01-02-67abe3db2bd7760d=-0.15,
-  charge_overdraft_interest 2026-01-02T00:31:00+00:00=1 sent
+charge_overdraft_interest/02-the-same-month-again:
+charge_overdraft_interest/03-the-next-month: charge_overdraft_interest 2026-02-01T00:31:00+00:00=0 sent
 expire_holds/01-an-hour: acc-frank teller:expire-hold-8fe8eeb9dced22bf6ca3eafaaac54fee=POSTED,
   expire_holds 2026-01-01T00:01:00+00:00=1 sent
 expire_holds/02-the-same-hour-again:
 expire_holds/03-the-next-hour: expire_holds 2026-01-01T01:01:00+00:00=0 sent
-reconcile_accounts/01-a-night: reconcile_accounts 2026-01-01T02:01:00+00:00=6 accounts, 0 mismatches
+reconcile_accounts/01-a-night: reconcile_accounts 2026-01-01T02:01:00+00:00=7 accounts, 0 mismatches
 reconcile_accounts/02-the-same-night-again:
-reconcile_accounts/03-the-next-night: reconcile_accounts 2026-01-02T02:01:00+00:00=6 accounts, 0
+reconcile_accounts/03-the-next-night: reconcile_accounts 2026-01-02T02:01:00+00:00=7 accounts, 0
   mismatches
-read_accounts/01-an-account: balance -450.3, available 49.7
+read_accounts/01-an-account: balance -450, available 50
 read_accounts/02-the-last-entries: complete true, t-0040 t-0041
 read_accounts/03-from-a-version-on: complete true, t-0010 t-0013
 read_accounts/04-between-two-times: complete true, final false, t-0003 t-0007 t-0011
-read_accounts/05-the-balance-at-a-time: balance -450.3, complete true, final false
+read_accounts/05-the-balance-at-a-time: balance -450, complete true, final false
 read_accounts/06-the-balance-before-the-opening: complete true, final true
 read_accounts/07-a-transaction: state rejected
 read_accounts/08-a-transaction-that-never-came: state unknown

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.support.bodies import interest, openings, payment, set_limit, transfer
+from tests.support.bodies import interest, openings, payment, rate, set_limit, transfer
 from tests.support.refusals import NOT_FOR_SQS
 
 SECRET = "hush-5f0c"
@@ -24,7 +24,8 @@ TRANSACTIONS = [
     payment("t-@@", "1.50", description=SECRET),
     transfer("t-@@", 1, "bob", "alice"),
     set_limit("t-@@", -200, "bob"),
-    interest("t-@@", "0.1", "bob"),
+    rate("t-@@", "0.1", "bob"),
+    interest("t-@@", account_id="bob"),
     payment("t-@@", -1, "bob", type="transaction", metadata={"shop": SECRET}),
 ]
 UPDATES: list[dict[str, Any]] = [

@@ -16,7 +16,6 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ledger.core.accounts import AccountStatus
 from ledger.core.profile_messages import decode as decode_update
 from ledger.core.transaction_types import Transfer
 from tests.checkers import history, quiescence, windows
@@ -119,12 +118,10 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.system = type(self).make_system()
-        self.system.before_charge = lambda: self._note_overdrawn(self.system.books(), self.system.lock_records())
         self.sound = True
         self.seen: dict[tuple[str, str], Any] = {}
         self.books = Books({}, {})
         self.records: windows.Records = {}
-        self.overdrawn: dict[str, set[str]] = {}
         self.delivered: list[str] = []
         self.system.tally.done["examples"] += 1
 
@@ -320,7 +317,6 @@ class Machine(RuleBasedStateMachine):
         ]
         self.seen |= history.entries_of(self.books)
         self.delivered = []
-        self._note_overdrawn(self.books, self.records)
         self.sound = not found
         assert self.sound, "\n".join(found)
 
@@ -397,17 +393,7 @@ class Machine(RuleBasedStateMachine):
         return {"InProgress"} if taken else {"Done", "Continued"}
 
     def _event(self, job: str, day: int) -> dict[str, Any]:
-        event = self.system.schedule(job, day)
-        if job == CHARGE:
-            self.overdrawn.setdefault(event["scheduled_time"][:10], _overdrawn(self.books))
-        return event
-
-    def _note_overdrawn(self, books: Books, records: windows.Records) -> None:
-        """An account needn't be charged for a day if it has a credit before the day's window is done."""
-        overdrawn = _overdrawn(books)
-        done = {window[:10] for window in windows.windows_done(records, CHARGE)}
-        for day in self.overdrawn.keys() - done:
-            self.overdrawn[day] &= overdrawn
+        return self.system.schedule(job, day)
 
     def _wrong_profiles(self) -> Iterable[str]:
         """Checks the profiles if no update is waiting, because a waiting update may be in its profile or not."""
@@ -429,7 +415,6 @@ class Machine(RuleBasedStateMachine):
             *quiescence.unfinished(self._bodies(self._waiting()), dead, self.system.books()),
             *(f"dead-lettered, but no poison: {each}" for each in dead_updates if not profiles_checker.is_poison(each)),
             *(f"never done: {event}" for event in system.events),
-            *windows.uncharged(self.overdrawn, self.system.books()),
         ]
 
     def _send(self, queue: str, body: str) -> str:
@@ -470,9 +455,3 @@ class Machine(RuleBasedStateMachine):
     @staticmethod
     def _picked(numbers: Sequence[str], picks: Sequence[int]) -> list[str]:
         return list(dict.fromkeys(numbers[pick % len(numbers)] for pick in picks)) if numbers else []
-
-
-def _overdrawn(books: Books) -> set[str]:
-    return {
-        name for name, account in books.accounts.items() if account.balance < 0 and account.status is AccountStatus.OPEN
-    }

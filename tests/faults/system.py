@@ -88,7 +88,6 @@ class System:
         self.dead: dict[str, list[tuple[str, DeadLetter]]] = {TRANSACTIONS: [], PROFILES: []}
         self.events: list[dict[str, Any]] = []
         self.runs: list[Run] = []
-        self.before_charge: Callable[[], None] = lambda: None
         self._message_numbers = itertools.count(1)
         self._load()
 
@@ -100,10 +99,7 @@ class System:
         another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **QUIET, **same)
         posting = [self.ledger.worker, self.ledger.another_worker()]
         self.workers = {TRANSACTIONS: posting, PROFILES: [upserting, another]}
-        self.jobs = {
-            job: [self.ledger.job(job, ANNUAL_RATE="0.365", **QUIET) for _ in range(2)]
-            for job in (CHARGE, EXPIRE, RECONCILE)
-        }
+        self.jobs = {job: [self.ledger.job(job, **QUIET) for _ in range(2)] for job in (CHARGE, EXPIRE, RECONCILE)}
         for function in itertools.chain(*self.jobs.values()):
             function.ACCOUNTS_PER_STEP = 2
 
@@ -170,8 +166,6 @@ class System:
         self, event: dict[str, Any], injection: Injection = NOTHING, worker: int = 0, *, one_step: bool = False
     ) -> str:
         """Invokes a job. Returns its outcome. The event is delivered again unless the job is done."""
-        if event["job"] == CHARGE:
-            self.before_charge()
         sends = event["job"] in (CHARGE, EXPIRE)
         function = self.jobs[event["job"]][worker]
         self.clock.seconds += 0.001

@@ -20,12 +20,12 @@ in_between = pytest.mark.parametrize(
 
 
 @in_between
-def test_each_overdrawn_account_is_charged_once(
+def test_each_overdrawn_account_is_charged_a_months_interest_once(
     aws: Endpoint, dynamodb: Endpoint, posted_in_between: bool, inject: Inject
 ) -> None:
     left = inject(charging(aws, dynamodb, BALANCES, accounts_per_step=3, posted_in_between=posted_in_between))
     charged = {name: 1000 * (BALANCES[name] - balance) for name, (balance, _, _) in left.items()}
-    assert charged == {name: max(0, -balance) for name, balance in BALANCES.items()}
+    assert charged == {name: 28 * max(0, -balance) for name, balance in BALANCES.items()}
 
 
 @in_between

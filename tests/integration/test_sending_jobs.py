@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 from ledger import sending_job
 from tests.support.bodies import payment, post_hold
 from tests.support.ledger import WORKERS
-from tests.support.sending_jobs import SOON, STEP, Expiry, Interest, SendingJob
+from tests.support.sending_jobs import FEBRUARY, SOON, STEP, Expiry, Interest, SendingJob
 from tools.local_aws.functions import Context, record
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import PROJECT, Endpoint
@@ -116,7 +116,9 @@ def test_pages_without_anyone_to_send_about_are_passed_over(job: SendingJob) -> 
 
 # --- interest ---------------------------------------------------------------------------------------------
 
-CHARGED = {"anna": Decimal("-0.10"), "ben": Decimal(0), "emil": Decimal("-0.50"), "finn": Decimal("-1.23")}
+CHARGED = {"anna": Decimal("-2.80"), "emil": Decimal("-13.98"), "finn": Decimal("-34.56")}
+"""At the end of February, which has 28 days. Ben, who owes a cent, owes less than a cent of interest."""
+MARCH, APRIL = datetime(2026, 3, 1, 12, 30, tzinfo=UTC), datetime(2026, 4, 1, 12, 30, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -130,61 +132,77 @@ def overdrawn(interest: Interest) -> Interest:
     return interest
 
 
-def test_each_account_below_zero_is_charged_a_days_interest_and_the_next_day_on_what_is_owed_then(
+def charged_in_april(interest: Interest) -> dict[str, Decimal]:
+    """The amounts by the message of the end of March."""
+    found = (each for each in interest.sound_books().entries if "interest-2026-04-01" in each.transaction_id)
+    return {entry.account_id: entry.outcome.amount for entry in found}
+
+
+def test_each_account_with_interest_due_is_charged_it_and_a_month_later_on_what_is_owed_then(
     overdrawn: Interest,
 ) -> None:
-    for day, charged in ((1, CHARGED), (2, CHARGED | {"finn": Decimal("-1.24")})):
-        assert overdrawn.run(event=overdrawn.event(day)) == "Done"
-        bodies = overdrawn.queued()
-        assert overdrawn.counted(bodies) == dict.fromkeys(CHARGED, 1)
-        assert {json.loads(body)["annual_rate"] for body in bodies} == {"0.365"}
-        overdrawn.post(*bodies)
-        assert overdrawn.done(day) == charged
-    assert overdrawn.account("finn").balance == Decimal("-1237.03")
-
-
-def test_sent_again_up_to_each_scheduled_time_before_it_a_restored_account_is_charged_for_its_overdrawn_days(
-    interest: Interest,
-) -> None:
-    """As docs/restoring.md says. The tables are those of the first of March, whose record says that it is done."""
-    interest.open_with({"late": "100", "repaid": "-500"})
-    assert interest.run(event=interest.event(1, 0)) == "Done"
-    interest.post(*interest.queued())
-    sent_again = [[], [payment("2", "600", "repaid")], [payment("3", "-600", "late")]]
-    for day, messages in enumerate(sent_again, 1):
-        interest.post(*messages)
-        assert interest.run(event=interest.event(day, 7)) == "Done"
-        interest.post(*interest.queued())
-    charged = {day: interest.done(day) for day in (1, 2, 3)}
-    assert charged == {1: {"repaid": Decimal("-0.50")}, 2: {}, 3: {"late": Decimal("-0.50")}}
-
-
-@pytest.mark.parametrize("moved", ["1000", "-250", "99.99"], ids=["above zero", "further down", "nearly to zero"])
-def test_a_second_run_without_the_lock_changes_nothing_though_balances_moved(overdrawn: Interest, moved: str) -> None:
-    overdrawn.run(event=overdrawn.event(1, 0))
-    overdrawn.post(*overdrawn.queued())
-    overdrawn.post(*(payment("moved", moved, name) for name in overdrawn.books.accounts))
-    before = overdrawn.books
-    overdrawn.forget_all_runs()
-    assert overdrawn.run(event=overdrawn.event(1, 5)) == "Done"  # The same day.
-    bodies = [body for body in overdrawn.queued() if json.loads(body)["account_id"] in CHARGED]
-    overdrawn.post(*bodies)
-    assert overdrawn.books == before
+    overdrawn.run()
+    bodies = overdrawn.queued()
+    assert overdrawn.counted(bodies) == dict.fromkeys(CHARGED, 1)
+    overdrawn.post_at(MARCH, *bodies)
     assert overdrawn.done() == CHARGED
-    assert bodies or moved == "1000"
+    overdrawn.run(event=overdrawn.event() | {"scheduled_time": APRIL.isoformat()})
+    overdrawn.post_at(APRIL, *overdrawn.queued())
+    # 31 days of 102.80, of 513.49 and a rest of 0.00628, and of 1,269.12 and a rest of 0.00768; ben's rest is 0.00059
+    amounts = map(Decimal, ("-3.18", "-15.92", "-39.35"))
+    assert charged_in_april(overdrawn) == dict(zip(CHARGED, amounts, strict=True))
 
 
-def test_what_is_charged_is_decided_when_it_is_posted(overdrawn: Interest) -> None:
-    """The message is the same before and after the balance moves. One that went below zero since is charged, too."""
+LATE = MARCH + timedelta(days=3)
+ORDERS: dict[str, list[tuple[datetime, str]]] = {
+    "in time": [(MARCH, "march"), (APRIL, "april")],
+    "after an outage of three days": [(LATE, "march"), (APRIL, "april")],
+    "after the next month's": [(APRIL, "april"), (APRIL, "march")],
+    "each twice": [(MARCH, "march"), (LATE, "march"), (APRIL, "april"), (APRIL, "march"), (APRIL, "april")],
+    "the next month's alone": [(APRIL, "april")],
+}
+
+
+def test_the_sum_is_the_same_in_any_order_of_messages_after_an_outage_and_whatever_was_paid_since(
+    aws: Endpoint, dynamodb: Endpoint
+) -> None:
+    found = dict[str, dict[str, Decimal]]()
+    for name, order in ORDERS.items():
+        interest = Interest(aws, dynamodb)
+        interest.open_sample()
+        interest.run()
+        bodies = {"march": interest.queued()}
+        paid = {"anna": "-100", "ben": "0.01", "emil": "1000", "dora": "-250"}
+        interest.post_at(MARCH, *(payment("paid", amount, name) for name, amount in paid.items()))
+        interest.post_at(LATE, *bodies["march"] if (LATE, "march") in order else [])
+        interest.run(event=interest.event() | {"scheduled_time": APRIL.isoformat()})
+        bodies["april"] = interest.queued()
+        for posted_at, messages in order:
+            interest.post_at(posted_at, *bodies[messages])
+        found[name] = {each: account.balance for each, account in interest.sound_books().accounts.items()}
+    assert found == dict.fromkeys(ORDERS, found["in time"])
+    # anna owed 102.80 for half a day of March and half an hour, and then 202.80
+    assert found["in time"]["anna"] == -(200 + Decimal("2.80") + Decimal("6.23"))
+
+
+def test_a_second_run_without_the_lock_charges_nothing_more(overdrawn: Interest) -> None:
     overdrawn.run()
-    sent_before = overdrawn.queued()
-    moved = {"anna": "-100", "ben": "0.01", "emil": "1000", "dora": "-250"}
-    overdrawn.post(*(payment("moved", amount, name) for name, amount in moved.items()))
+    bodies = overdrawn.queued()
     overdrawn.forget_all_runs()
-    overdrawn.run()
-    overdrawn.post(*sent_before, *overdrawn.queued())
-    decided = {"anna": Decimal("-0.20"), "emil": Decimal(0), "dora": Decimal("-0.20")}
-    assert overdrawn.done() == CHARGED | decided
+    assert overdrawn.run(event=overdrawn.event(hour=17)) == "Done"
+    again = overdrawn.queued()
+    assert sorted(again) == sorted(bodies)
+    overdrawn.post_at(MARCH, *bodies, *again)
+    assert overdrawn.done() == CHARGED
+    overdrawn.forget_all_runs()
+    assert overdrawn.run(event=overdrawn.event(hour=18)) == "Done"
+    assert overdrawn.queued() == []
+
+
+def test_a_run_for_a_time_ahead_charges_nothing_early(overdrawn: Interest) -> None:
+    overdrawn.clock.seconds = FEBRUARY.timestamp() + 14 * 86_400
+    assert overdrawn.run() == "Done"
+    assert overdrawn.queued() == []
 
 
 ACCOUNT = {"balance": 100, "overdraft_limit": -500, "currency": "EUR", "status": "OPEN", "version": 1}
@@ -193,19 +211,30 @@ LONGEST_ID = "\U0001f3e6" * 512
 """2,048 bytes: DynamoDB's limit. It is no account of Teller's, so its message is dead-lettered."""
 
 
-def test_an_odd_account_does_not_stop_it(overdrawn: Interest) -> None:
-    account = ACCOUNT | {"balance": -100}
-    overdrawn.put_account("a text for a balance", **account | {"balance": "-100"})
+def test_damaged_accounts_are_skipped_and_named_and_do_not_stop_it(
+    overdrawn: Interest, caplog: pytest.LogCaptureFixture
+) -> None:
+    due = {"rate": Decimal("0.365"), "due": "5", "accrued": "0"}
+    account = ACCOUNT | {"interest": due}
+    damaged = {
+        "a text for a balance": account | {"balance": "-100"},
+        "no balance": {name: account[name] for name in account if name != "balance"},
+        "no sums": account | {"interest": {"rate": 1}},
+        "a sum that is none": account | {"interest": due | {"accrued": "NaN"}},
+        "a sum below 0": account | {"interest": due | {"due": "-5"}},
+        LONGEST_ID: account,
+    }
+    for name, attributes in damaged.items():
+        overdrawn.put_account(name, **attributes)
     overdrawn.put_account("a number for a status", **account | {"status": 1})
-    for missing in ("balance", "status"):
-        overdrawn.put_account(f"no {missing}", **{name: account[name] for name in account if name != missing})
-    for balance in (1, -100):
-        overdrawn.put_account(f"380 KB, {balance}", **account | {"balance": balance, "notes": "x" * 380_000})
-    overdrawn.put_account(LONGEST_ID, **account)
+    overdrawn.put_account("380 KB", **account, notes="x" * 380_000)
     function = overdrawn.function()
     function.ACCOUNTS_PER_STEP = STEP
     assert overdrawn.run(function) == "Done"
-    assert overdrawn.counted(overdrawn.queued()) == dict.fromkeys([*CHARGED, "380 KB, -100", LONGEST_ID], 1)
+    assert overdrawn.counted(overdrawn.queued()) == dict.fromkeys([*CHARGED, "380 KB"], 1)
+    skipped = [vars(entry)["account_id"] for entry in caplog.records if entry.message == "skipped"]
+    assert sorted(skipped) == sorted(damaged)
+    assert overdrawn.report()["accounts_skipped"] == len(damaged)
 
 
 # --- the expiry of holds ----------------------------------------------------------------------------------

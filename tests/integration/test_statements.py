@@ -393,7 +393,9 @@ def test_the_answers_about_any_history_are_the_oracles_in_any_state_of_the_index
 
 
 def check_answers(bank: Read, name: str, journal: Journal, choose: random.Random) -> None:
-    assert bank.read("account", name) == journal.account_answer()
+    answer = bank.read("account", name)
+    assert (answer.pop("interest") is None) == ("interest" not in journal.account)
+    assert answer == journal.account_answer()
     last = choose.randint(1, 20)
     assert bank.read("statement", name, last=last) == journal.statement(journal.last(last), last)
     first, limit = choose.randint(1, len(journal.entries) + 1), choose.randint(1, 10)

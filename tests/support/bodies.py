@@ -47,6 +47,7 @@ expire_hold = _builder(
     "expire_hold", transaction_id="x-1", account_id="alice", hold_id="h-1", as_of="2026-03-01T12:00:00+00:00"
 )
 reverse = _builder("reverse", transaction_id="r-1", amount=None, account_id="alice", of_transaction_id="t-1")
-interest = _builder("charge_interest", transaction_id="i-1", annual_rate="0.12", account_id="alice")
+rate = _builder("set_interest", transaction_id="rate", annual_rate="0.12", account_id="alice")
+interest = _builder("charge_interest", transaction_id="i-1", until="2026-02-01T00:00:00+00:00", account_id="alice")
 freeze = _builder("freeze_account", transaction_id="freeze", debits=True, credits=True, account_id="alice")
 closing = _builder("close_account", transaction_id="close", account_id="alice")

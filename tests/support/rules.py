@@ -35,9 +35,9 @@ def decide(
     message: TransactionMessage, *accounts: Account | None, context: Context | None = None
 ) -> tuple[Decided, ...]:
     """Decides a transaction for its accounts. Raises NotYet, as the product's decision does."""
-    decided = []
-    for before, decision in zip(accounts, message.decide(accounts, context or Context()), strict=True):
-        after = message.next_account(before, decision, NOW)
+    known, decided = context or Context(posted_at=NOW), []
+    for before, decision in zip(accounts, message.decide(accounts, known), strict=True):
+        after = message.next_account(before, decision, known.posted_at)
         assert after is not None
         after = replace(after, posted_at=None)
         by = decision.rejecting_account_id
@@ -58,9 +58,9 @@ class Ledger:
         self.reversed: dict[EntryId, Reversed] = {}
         self.states: dict[str, list[Account]] = {}
 
-    def decide(self, message: TransactionMessage) -> tuple[Outcome, ...]:
+    def decide(self, message: TransactionMessage, posted_at: str = NOW) -> tuple[Outcome, ...]:
         """Posts or rejects the transaction. The outcome on each of its accounts. Raises NotYet and InvalidMessage."""
-        context = Context(self.entries.get, self.reversed_of, self.minor_units)
+        context = Context(self.entries.get, self.reversed_of, self.minor_units, posted_at)
         account_ids = message.all_account_ids(context)
         before = [self.accounts.get(account_id) for account_id in account_ids]
         decisions = message.decide(before, context)
@@ -68,10 +68,10 @@ class Ledger:
         assert len({(decision.reason, decision.amount.copy_abs()) for decision in decisions}) == 1
         outcomes = []
         for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
-            after = message.next_account(account, decision, NOW)
+            after = message.next_account(account, decision, posted_at)
             assert after
             assert after.account_id == account_id
-            outcome = outcome_of(decision, after, NOW)
+            outcome = outcome_of(decision, after, posted_at)
             outcomes.append(outcome)
             entry = entry_of(message, outcome, account_id, after.seal)
             after = replace(after, seal=entry.seal)

@@ -24,6 +24,7 @@ from ledger.core.transaction_types import (
     OpenAccount,
     PostHold,
     Reverse,
+    SetInterest,
     SetOverdraftLimit,
     Transaction,
     Transfer,
@@ -88,7 +89,8 @@ transfer = _builder(Transfer, amount=1, transaction_id="t-1", from_account_id="a
 limit = _builder(SetOverdraftLimit, overdraft_limit=0, transaction_id="t-1", account_id="alice")
 freeze = _builder(FreezeAccount, debits=True, credits=True, transaction_id="f-1", account_id="alice")
 closing = _builder(CloseAccount, transaction_id="t-1", account_id="alice")
-interest = _builder(ChargeInterest, annual_rate="0.12", transaction_id="t-1", account_id="alice")
+rate = _builder(SetInterest, annual_rate="0.12", transaction_id="t-1", account_id="alice")
+interest = _builder(ChargeInterest, until=NOW, transaction_id="t-1", account_id="alice")
 hold = _builder(Hold, amount=1, transaction_id="h-1", account_id="alice", expires_at=None)
 posting = _builder(PostHold, amount=None, transaction_id="p-1", hold_id="h-1", account_id="alice")
 voiding = _builder(VoidHold, transaction_id="v-1", hold_id="h-1", account_id="alice")
@@ -136,7 +138,8 @@ transfer_body = partial(
 )
 _typed = partial(_body, type=None, transaction_id='"t-1"', account_id='"alice"')
 opening_body = partial(_typed, type='"open_account"', currency='"EUR"')
-interest_body = partial(_typed, type='"charge_interest"', annual_rate="0.12")
+interest_body = partial(_typed, type='"charge_interest"', until='"2026-03-01T00:00:00Z"')
+rate_body = partial(_typed, type='"set_interest"', annual_rate="0.12")
 hold_body = partial(_typed, type='"hold"', amount="1")
 posting_body = partial(_typed, type='"post_hold"', hold_id='"h-1"')
 expiry_body = partial(_typed, type='"expire_hold"', hold_id='"h-1"', as_of='"2026-03-01T12:00:00Z"')
@@ -178,7 +181,8 @@ def life_of(account_id: str) -> list[dict[str, Any]]:
         {"type": "hold", "amount": 10},
         {"type": "post_hold", "hold_id": "7"},
         {"type": "reverse", "of_transaction_id": "8"},
-        {"type": "charge_interest", "annual_rate": "0.12"},
+        {"type": "set_interest", "annual_rate": "0.12"},
+        {"type": "charge_interest", "until": "2026-01-31T00:00:00Z"},
         {"type": "transaction", "amount": -50},
         {"type": "freeze_account", "debits": True, "credits": True},
         {"type": "close_account"},

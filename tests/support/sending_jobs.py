@@ -4,18 +4,20 @@ import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from types import ModuleType
 from typing import Any, ClassVar, override
 
 from conditional_writes import Item
 from tests.checkers.books import Books, violations
-from tests.support.bodies import hold, opening, openings, payment
+from tests.support.bodies import hold, opening, openings, payment, rate
 from tests.support.ledger import Ledger
 from tools.local_aws.functions import Context, run_job
 from workers.invocation import RESERVED_SECONDS
 
 PAST, JUST, SOON = "2026-02-01T00:00:00Z", "2026-03-01T12:00:00Z", "2026-03-01T12:00:00.000001Z"
+FEBRUARY = datetime(2026, 2, 1, tzinfo=UTC)
 STEP = 3
 """Accounts of a step of `run_on`."""
 
@@ -25,7 +27,6 @@ class SendingJob(Ledger):
 
     JOB: ClassVar[str]
     METRIC: ClassVar[str]
-    VARIABLES: ClassVar[Mapping[str, str]] = {}
     SAMPLE: ClassVar[set[Any]]
     """What the messages about the sample accounts are about."""
 
@@ -52,7 +53,7 @@ class SendingJob(Ledger):
         return {"job": self.JOB, "scheduled_time": f"2026-03-{day:02}T{hour:02}:00:00Z", "force": True}
 
     def function(self, locks_table: str | None = None) -> ModuleType:
-        return self.job(self.JOB, locks_table, **self.VARIABLES)
+        return self.job(self.JOB, locks_table)
 
     def run(self, function: ModuleType | None = None, event: Any = None, seconds: float = 60) -> str:
         """Invokes the function, or one in a new process. Returns its outcome."""
@@ -102,8 +103,7 @@ class SendingJob(Ledger):
 
 class Interest(SendingJob):
     JOB, METRIC = "charge_overdraft_interest", "InterestTransactions"
-    VARIABLES: ClassVar = {"ANNUAL_RATE": "0.365"}  # A thousandth per day.
-    SAMPLE: ClassVar = {"anna", "ben", "emil", "finn"}
+    SAMPLE: ClassVar = {"anna", "emil", "finn"}
 
     @override
     def open_sample(self) -> None:
@@ -111,8 +111,10 @@ class Interest(SendingJob):
         self.open_with(balances)
 
     def open_with(self, balances: Mapping[str, str], limit: object = -5000, currency: str = "EUR") -> None:
-        self.open(*balances, limit=limit, currency=currency)
-        self.post(*(payment("first", balance, name) for name, balance in balances.items() if Decimal(balance)))
+        """At the beginning of February, at a rate of a thousandth a day."""
+        messages = openings(*balances, limit=limit, currency=currency)
+        messages += [payment("first", balance, name) for name, balance in balances.items() if Decimal(balance)]
+        self.post_at(FEBRUARY, *messages, *(rate("rate", "0.365", name) for name in balances))
 
     @override
     def open_wanted(self, names: Iterable[str]) -> None:

@@ -69,7 +69,7 @@ def dashboard_metrics() -> Iterator[Metric]:
 
 def alarm_metrics() -> Iterator[Metric]:
     """The metrics of all alarms, those in expressions, too."""
-    for alarm in resources("AWS::CloudWatch::Alarm", InterestState="ENABLED").values():
+    for alarm in resources("AWS::CloudWatch::Alarm").values():
         parts = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
         for metric in parts or [alarm]:
             dimensions = {(dimension["Name"], _as_text(dimension["Value"])) for dimension in metric["Dimensions"]}

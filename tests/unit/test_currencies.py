@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
-from fractions import Fraction
 
 import iso4217
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
+from ledger.core.interest import MILLISECONDS_PER_YEAR, Interest
 from ledger.core.journal import JournalEntry, Outcome
 from ledger.core.money import decimal_places
 from ledger.core.reason_codes import InvalidMessage
@@ -22,12 +22,10 @@ from tests.support.samples import (
     BOB,
     CLOSED,
     NOW,
-    alice,
     changed,
     entry_of,
     hold,
     importing,
-    interest,
     limit,
     opening,
     payment,
@@ -35,7 +33,6 @@ from tests.support.samples import (
     reversing,
     transfer,
 )
-from tests.support.strategies import everyday_rates
 
 PLENTY = Decimal(10**15)
 CODES = sorted(MINOR_UNITS)
@@ -170,15 +167,11 @@ def test_the_decimals_are_looked_at_before_whether_the_account_is_open() -> None
         payment("0.001").decide([changed(CLOSED, decimal_places=2)], Context())
 
 
-@given(st.integers(1, 10**12), everyday_rates)
+@given(st.integers(1, 10**12))
 @in_few_examples
-def test_interest_is_rounded_to_the_currencys_unit(debt: int, rate: Decimal) -> None:
+def test_interest_becomes_due_in_the_currencys_units(debt: int) -> None:
     for currency, places in MINOR_UNITS.items():
         unit = Decimal(1).scaleb(-places)
-        balance = -debt * unit
-        account = alice(currency=currency, decimal_places=places, balance=balance, overdraft_limit=balance * 2 - 1)
-        [decision] = interest(rate).decide([account], Context())
-        exactly = Fraction(debt * unit) * Fraction(rate) / 365
-        assert decision.reason is None
-        assert decimal_places(decision.amount) <= places
-        assert abs(exactly + Fraction(decision.amount)) <= Fraction(unit) / 2
+        a_unit = unit * MILLISECONDS_PER_YEAR
+        after = Interest(Decimal(1), accrued=debt * a_unit + a_unit - 1).made_due(places)
+        assert after == Interest(Decimal(1), debt * unit, a_unit - 1), currency

@@ -18,7 +18,18 @@ from ledger.core.reason_codes import NotYet
 from tests.checkers.books import Books
 from tests.checkers.small_books import post_messages
 from tests.support.faults import Killed
-from tests.support.samples import IMPORTED, hold, importing, interest, opening, payment, posting, reversing, transfer
+from tests.support.samples import (
+    IMPORTED,
+    hold,
+    importing,
+    interest,
+    opening,
+    payment,
+    posting,
+    rate,
+    reversing,
+    transfer,
+)
 from tools.teller import exporting
 from tools.teller.exporting import QUERIES, answer_of, export_to
 from tools.teller.failures import Failure
@@ -41,6 +52,7 @@ def random_books() -> Books:
     messages: list[Any] = [opening(-500, "CHF" if name in "gh" else "EUR", account_id=name) for name in ACCOUNTS[:-1]]
     messages += [importing(-600, -500, "CHF", account_id="h", holds=IMPORTED["holds"])]
     messages += [importing(1, 0, "EUR", "import-again", "a")]
+    messages += [rate("0.9", "rate", name) for name in ACCOUNTS]
     for number in range(10, 410):
         name, other = chance.sample(ACCOUNTS, 2)
         amount = str(Decimal(chance.randrange(1, 40_000)).scaleb(-2))
@@ -53,7 +65,7 @@ def random_books() -> Books:
                 hold(amount, f"t-{number}", name),
                 posting(None, f"t-{number}", f"t-{number - chance.randrange(1, 9)}", name),
                 reversing(f"t-{number - chance.randrange(1, 9)}", None, f"t-{number}", name),
-                interest("0.9", f"t-{number}", name),
+                interest(transaction_id=f"t-{number}", account_id=name),
             ])
         )  # fmt: skip
     for message in messages:

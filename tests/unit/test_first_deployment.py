@@ -29,8 +29,7 @@ OPTIONAL: list[dict[str, str]] = [
     *({name: arns[0]} for name, arns in ARNS.items()),
     {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11-22T18:00:00.000"},
     {"OutcomesArchiveDays": "30"},
-    {"InterestState": "ENABLED"},
-    {"ReconcileState": "DISABLED", "ExpireHoldsState": "DISABLED"},
+    {"ReconcileState": "DISABLED", "InterestState": "DISABLED", "ExpireHoldsState": "DISABLED"},
     {"AwsEndpointUrl": "http://local"},
 ]
 CHOICES: list[dict[str, str]] = [

@@ -4,7 +4,7 @@ import functools
 import json
 import string
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -39,6 +39,7 @@ from tests.support.samples import (
     opening_body,
     payment,
     posting_body,
+    rate_body,
     reversal_body,
     transaction_body,
     transfer_body,
@@ -54,6 +55,7 @@ DIGITS = "39 digits, expected at most 38"
 CURRENCY = 'expected three capital letters, such as "EUR"'
 TIME = 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"'
 OFFSET = "expected `datetime` with a timezone component"
+RATE = 'expected a number from zero to 1, such as "0.12" for 12 %'
 IN_UTC = "expected a time between the years 1 and 9999 in UTC"
 OTHER_HOLD = "expected the id of a hold, got the message's own"
 
@@ -103,7 +105,10 @@ FIELDS = [
     (transaction_body, "description", f'"{"d" * 501}"', "expected `str` of length <= 500"),
     (transaction_body, "metadata", in_json(dict.fromkeys(range(21), "x")), "expected `object` of length <= 20"),
     (opening_body, "overdraft_limit", "null", "expected `decimal`, got `null`"),
-    (interest_body, "annual_rate", "null", "expected `decimal`, got `null`"),
+    (rate_body, "annual_rate", "null", "expected `decimal`, got `null`"),
+    (rate_body, "annual_rate", "1.01", RATE),
+    (rate_body, "annual_rate", "-0.01", RATE),
+    (interest_body, "until", '"2026-03-01T00:00:00"', OFFSET),
     (transfer_body, "to_account_id", '"alice"', "expected another account than from_account_id"),
     (transfer_body, "to_account_id", '""', "expected `str` of length >= 1"),
     (hold_body, "amount", "null", "expected `decimal`, got `null`"),
@@ -145,7 +150,8 @@ UNKNOWN = [
     (opening_body, "amount"),
     (transfer_body, "account_id"),
     (transfer_body, "currency"),
-    (interest_body, "amount"),
+    (rate_body, "amount"),
+    (interest_body, "annual_rate"),
 ]
 
 
@@ -171,8 +177,8 @@ def body_with(name: str, field: str, value: str | None) -> str:
     """A body of this type with a valid value in each other field that it must have. `value` is JSON."""
     kind = TRANSACTION_TYPES[name]
     required = {each.name: each.name for each in msgspec.structs.fields(kind) if each.required}
-    values: dict[str, Any] = {"currency": "EUR", "as_of": "2026-03-01T12:00:00Z", "debits": True, "credits": True}
-    values |= {number: "0.12" for number, _ in kind.numbers}
+    values: dict[str, Any] = {"currency": "EUR", "debits": True, "credits": True}
+    values |= dict.fromkeys(("as_of", "until"), "2026-03-01T12:00:00Z") | {number: "0.12" for number, _ in kind.numbers}
     fields = {each: json.dumps(values.get(each, each)) for each in required} | {field: value}
     return transaction_body(type=json.dumps(name), **dict.fromkeys(("account_id", "amount")) | fields)
 
@@ -192,7 +198,7 @@ OUT_OF_RANGE: dict[NumberRange, list[str]] = {
     NumberRange.NOT_ZERO: ["0"],
     NumberRange.ABOVE_ZERO: ["0", "0.00", '"-1"'],
     NumberRange.ZERO_OR_LESS: ['"0.01"'],
-    NumberRange.RATE: ["0.0", '"-0.12"', "1.0001", "12"],
+    NumberRange.RATE: ['"-0.12"', "1.0001", "12"],
 }
 
 
@@ -267,7 +273,7 @@ def test_each_character_of_unicode_that_is_ignored_by_default_is_refused() -> No
             assert not chr(number).isprintable() or chr(number) in INVISIBLE, hex(number)
 
 
-OF_DAY = ChargeInterest.of_day("alice", date(2026, 2, 28), Decimal("0.12"))
+OF_MONTH = ChargeInterest.at("alice", datetime(2026, 3, 1, tzinfo=UTC))
 OF_HOLD = ExpireHold.at("alice", "h-1", datetime(2026, 3, 1, 12, tzinfo=UTC))
 ONLY_A_JOB = "transaction_id: only a job's own message has one that begins with teller:"
 TAKEN: dict[str, TransactionMessage] = {
@@ -278,11 +284,10 @@ TAKEN: dict[str, TransactionMessage] = {
     "another account": replace(OF_HOLD, account_id="bob"),
     "another description": replace(OF_HOLD, description="mine"),
     "a time that the job doesn't give": replace(OF_HOLD, occurred_at=OF_HOLD.as_of),
-    "another day": replace(OF_DAY, occurred_at=datetime(2026, 3, 1, tzinfo=UTC)),
-    "another time of the day": replace(OF_DAY, occurred_at=datetime(2026, 2, 28, 1, tzinfo=UTC)),
-    "no day": replace(OF_DAY, occurred_at=None),
-    "another account's day": replace(OF_DAY, account_id="bob"),
-    "the other job's id": replace(OF_DAY, transaction_id=OF_HOLD.transaction_id),
+    "another month": replace(OF_MONTH, until=datetime(2026, 2, 1, tzinfo=UTC)),
+    "another time of the day": replace(OF_MONTH, until=datetime(2026, 3, 1, 1, tzinfo=UTC)),
+    "another account's month": replace(OF_MONTH, account_id="bob"),
+    "the other job's id": replace(OF_MONTH, transaction_id=OF_HOLD.transaction_id),
 }
 
 
@@ -291,7 +296,7 @@ def test_an_id_of_a_job_is_refused_on_any_message_but_the_jobs_own(message: Tran
     assert reason_of(json.dumps(message.canonical_payload())) == ONLY_A_JOB
 
 
-@pytest.mark.parametrize("message", [OF_HOLD, OF_DAY, replace(OF_DAY, annual_rate=Decimal(1))])
+@pytest.mark.parametrize("message", [OF_HOLD, OF_MONTH])
 def test_a_jobs_own_message_is_valid_whoever_sends_it_and_whatever_its_rate(message: TransactionMessage) -> None:
     assert decode(json.dumps(message.canonical_payload())) == message
 
@@ -302,7 +307,7 @@ reason_of = functools.partial(refusals.reason_of, decode)
 HOSTILE = {
     "a zero with a huge exponent": transaction_body(amount='"0e999999999"'),
     "a bare zero with a huge exponent": transaction_body(amount="0e999999999"),
-    "a rate with a huge negative exponent": interest_body(annual_rate="1e-999999999"),
+    "a rate with a huge negative exponent": rate_body(annual_rate="1e-999999999"),
     "a huge exponent": transaction_body(amount="1e999999999"),
     "a huge exponent in a string": transaction_body(amount='"1e999999999"'),
     "a huge negative exponent": transaction_body(amount="1e-999999999"),
@@ -380,9 +385,9 @@ def test_an_amount_is_read_exactly_and_has_one_spelling(spelling: str, plain: st
     assert message.canonical_payload()["amount"] == plain
 
 
-@pytest.mark.parametrize("spelling", ["1", "1.000", "1e-130", "0." + "9" * 38])
-def test_a_rate_is_above_zero_and_at_most_1(spelling: str) -> None:
-    message = decode(interest_body(annual_rate=spelling))
+@pytest.mark.parametrize("spelling", ["0", "1", "1.000", "1e-130", "0." + "9" * 38])
+def test_a_rate_is_from_zero_to_1(spelling: str) -> None:
+    message = decode(rate_body(annual_rate=spelling))
     assert Decimal(message.canonical_payload()["annual_rate"]) == Decimal(spelling)
 
 
@@ -421,7 +426,7 @@ SAME = {
     "a posting of all": (posting_body(), posting_body(amount="null", to_account_id="null")),
     "a posting that is final": (posting_body(), posting_body(final="true")),
     "a reversal of all": (reversal_body(), reversal_body(amount="null", description="null")),
-    **{f"the rate {rate}": (interest_body(), interest_body(annual_rate=rate)) for rate in ('"0.1200"', "12e-2")},
+    **{f"the rate {rate}": (rate_body(), rate_body(annual_rate=rate)) for rate in ('"0.1200"', "12e-2")},
 }
 
 
@@ -460,7 +465,16 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(names | st.text(), inner),
     max_leaves=8,
 )
-every_body = (transaction_body, transfer_body, interest_body, hold_body, posting_body, expiry_body, reversal_body)
+every_body = (
+    transaction_body,
+    transfer_body,
+    rate_body,
+    interest_body,
+    hold_body,
+    posting_body,
+    expiry_body,
+    reversal_body,
+)
 valid = st.sampled_from([json.loads(body()) for body in every_body])
 bodies = (
     st.text()

@@ -12,15 +12,17 @@ from ledger.core.accounts import Account, AccountStatus
 from ledger.core.money import format_decimal
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import RejectionReason
-from ledger.core.transaction_types import ExpireHold, Hold, decode
+from ledger.core.transaction_types import ChargeInterest, ExpireHold, Hold, decode
 from ledger.core.transaction_types.base import Context
 from ledger.hold_expiry import expire
+from ledger.overdraft_interest import charge
 from tests.checkers.books import Books
 from tests.checkers.small_books import post
-from tests.support.samples import interest, payment
+from tests.support.samples import payment
 from tools.local_aws.server import PROJECT
 
 PAGE = (PROJECT / "docs" / "messages.md").read_text()
+SAMPLES = re.findall(r"^```json\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 ACCOUNT = Account("acc-1", Decimal(0), Decimal(0), "EUR", AccountStatus.OPEN, 1, decimal_places=2)
 
 
@@ -44,32 +46,16 @@ def test_the_holds_and_reversals_in_use_end_as_the_page_says() -> None:
 
 
 def test_the_sample_of_an_expiry_is_what_the_job_sends_for_the_sample_of_a_hold() -> None:
-    messages = map(decode, re.findall(r"^```json\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
-    samples = {type(message): message for message in messages}
+    samples = {type(message): message for message in map(decode, SAMPLES)}
     hold, expiry = samples[Hold], samples[ExpireHold]
     assert isinstance(hold, Hold)
     assert hold.expires_at
     assert expiry == expire(hold.account_id, hold.transaction_id, hold.expires_at)
 
 
-def test_interest_is_rounded_as_the_page_says() -> None:
-    units = set()
-    for balance, rate, places, exactly, rounded in rows(
-        "| balance | annual rate | decimal places | exact interest | rounded |"
-    ):
-        account = replace(
-            ACCOUNT,
-            balance=Decimal(balance),
-            overdraft_limit=Decimal(-2_000_000),
-            decimal_places=None if places == "none" else int(places),
-        )
-        [decision] = interest(rate).decide([account], Context())
-        assert (decision.reason, decision.amount) == (None, -Decimal(rounded)), balance
-        if exactly != "below 0":
-            shown = exactly.removesuffix("…")
-            assert str(-account.balance * Decimal(rate) / 365).startswith(shown), balance
-        units.add(places)
-    assert units == {"none", "0", "2", "3", "4"}
+def test_the_sample_of_a_charge_is_what_the_job_sends() -> None:
+    [sample] = [each for each in map(decode, SAMPLES) if isinstance(each, ChargeInterest)]
+    assert sample == charge(sample.account_id, sample.until)
 
 
 def test_a_debit_leaves_what_is_held_as_the_page_says() -> None:

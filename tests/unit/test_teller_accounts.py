@@ -26,6 +26,7 @@ ACCOUNT = {
     "frozen": {"debits": True, "credits": False},
     "version": 4,
     "posted_at": TIME,
+    "interest": {"annual_rate": "0.12", "due": "3.21", "accrued": "0.5"},
     "holds": [
         {"hold_id": "h-2", "remaining": "12.75", "expires_at": "2026-11-29T12:00:00+00:00"},
         {"hold_id": "h-1", "remaining": "40", "expires_at": None},
@@ -86,6 +87,8 @@ def test_an_account_is_shown_with_what_is_available_and_its_holds() -> None:
     found = rows(shown(ACCOUNT, "account", "acc-1"))
     fields = ("held 52.75", "available 1356.75", "overdraft_limit -800.00", "decimal_places 2", "frozen debits")
     for row in ("balance 609.50", *fields):
+        assert row.split() in found
+    for row in ("interest, annual_rate 0.12", "interest, due 3.21", "interest, accrued 0.5"):
         assert row.split() in found
     holds = found.index(["h-2", "12.75", "2026-11-29", "12:00:00"])
     assert found[holds + 1] == ["h-1", "40.00", "never"]

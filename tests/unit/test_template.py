@@ -8,15 +8,12 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import CALL_SECONDS, Locks
 from ledger.core.outcome_events import REFUSED, SOURCE
 from ledger.core.profile_messages import ALLOWANCE
 from ledger.nightly import CHECKPOINTS_SECONDS, LONGEST_ALONE_SECONDS, STEP_SECONDS
-from ledger.overdraft_interest import annual_rate_of
 from ledger.profile_writer import REMOVALS_REMEMBERED
 from ledger.republishing import PUBLISHING_SECONDS
 from ledger.tables import JOURNAL_INDEX
@@ -138,19 +135,6 @@ def test_a_rule_refuses_parameters_that_do_not_go_together_before_the_deployment
     rule = TEMPLATE["Rules"][name]
     assert (rule["RuleCondition"], *(each["Assert"] for each in rule["Assertions"])) == RULES[name]
     assert all(each["AssertDescription"].endswith(".") for each in rule["Assertions"])
-
-
-RATE = TEMPLATE["Parameters"]["AnnualInterestRate"]["AllowedPattern"]
-
-
-@given(st.from_regex(RATE, fullmatch=True, alphabet="0123456789."))
-def test_a_rate_that_the_stack_takes_is_one_that_the_function_starts_with(rate: str) -> None:
-    assert 0 < annual_rate_of(rate) <= 1
-
-
-@pytest.mark.parametrize("rate", ["0", "0.0", ".12", "1.01", "2", "12", "-0.1", "0." + "1" * 39, "0,12", "12 %", ""])
-def test_another_rate_stops_the_deployment_already(rate: str) -> None:
-    assert not re.fullmatch(RATE, rate)
 
 
 @each_queue
@@ -305,14 +289,13 @@ def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told() -> No
 
 STATES = {
     "reconcile_accounts": ("ReconcileState", "ENABLED"),
-    "charge_overdraft_interest": ("InterestState", "DISABLED"),
     "expire_holds": ("ExpireHoldsState", "ENABLED"),
 }
 
 
 @pytest.mark.parametrize(("job", "state", "default"), [(job, *state) for job, state in STATES.items()])
 def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str, default: str) -> None:
-    assert TEMPLATE["Parameters"][state]["Default"] == default, "interest is charged only if the deployer says so"
+    assert TEMPLATE["Parameters"][state]["Default"] == default
     assert SCHEDULES[f"{FOLDERS[job].removesuffix('Function')}Queue"]["State"] == {"Ref": state}
     name = f"{FOLDERS[job].removesuffix('Function')}UnfinishedAlarm"
     alarm = resources("AWS::CloudWatch::Alarm", **{state: "ENABLED"})[name]

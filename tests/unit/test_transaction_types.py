@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus, Frozen
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
+from ledger.core.interest import MILLISECONDS_PER_YEAR, Interest
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import normalized
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
@@ -49,6 +50,7 @@ from tests.support.samples import (
     opening,
     payment,
     posting,
+    rate,
     reversing,
     transfer,
     voiding,
@@ -62,6 +64,18 @@ HELD = alice(holds={"h-1": OpenHold(Decimal(60), EXPIRY), **REST})
 FULL = alice(holds={f"h-{number}": 1 for number in range(MOST_OPEN_HOLDS)})
 ICED, NO_DEBITS, NO_CREDITS = (alice(frozen=Frozen(*each)) for each in ((True, True), (True, False), (False, True)))
 IN_DEBT = changed(HELD, balance=-100)
+RATE = Decimal("0.12")
+
+
+def charged(accrued: str) -> dict[str, Any]:
+    return {"interest": Interest(RATE, accrued=Decimal(accrued) * MILLISECONDS_PER_YEAR)}
+
+
+def due(amount: str, accrued: str = "0", balance: object = 0, **fields: Any) -> Account:
+    """Alice, with interest that is due, and another amount that has accrued since."""
+    interest = Interest(RATE, Decimal(amount), Decimal(accrued) * MILLISECONDS_PER_YEAR)
+    return alice(balance=balance, interest=interest, **fields)
+
 
 POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
     "a credit": (payment(25), ALICE, {"balance": 125}),
@@ -74,7 +88,7 @@ POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
     "a limit at the balance": (limit(-20), alice(balance=-20), {"overdraft_limit": -20}),
     "a freeze": (freeze(credits=False), ALICE, {"frozen": Frozen(debits=True)}),
     "the end of a freeze": (freeze(debits=False, credits=False), ICED, {"frozen": Frozen()}),
-    "interest on a frozen account": (interest("0.365"), changed(ICED, balance=-10), {"balance": "-10.01"}),
+    "interest on a frozen account": (interest(), due("3", frozen=ICED.frozen), {"balance": -3, **charged("0")}),
     "a void on a frozen account": (voiding(), changed(ICED, holds={"h-1": 60}), {"holds": {}}),
     "an expiry on a frozen account": (
         expiring(),
@@ -87,8 +101,21 @@ POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
     "a hold on an account that is frozen for credits": (hold(1), NO_CREDITS, {"holds": {"h-1": 1}}),
     "a closing of a frozen account": (closing(), changed(ICED, balance=0), {"status": AccountStatus.CLOSED}),
     "a closing at zero": (closing(), alice(balance=0), {"status": AccountStatus.CLOSED}),
-    "interest down to the limit": (interest("0.365"), alice(balance="-49.95"), {"balance": -50}),
-    "interest of nothing, below the limit": (interest("0.001"), alice(balance=-60), {}),
+    "a closing with less than a cent of interest": (
+        closing(),
+        due("0", "0.0099", overdraft_limit=0),
+        {"status": AccountStatus.CLOSED},
+    ),
+    "a rate": (rate("0.12"), ALICE, {"interest": Interest(RATE)}),
+    "another rate: what has accrued is due": (
+        rate("0.05"),
+        due("3", "1.2345"),
+        {"interest": Interest(Decimal("0.05"), Decimal("4.23"), Decimal("0.0045") * MILLISECONDS_PER_YEAR)},
+    ),
+    "interest below the limit": (interest(), due("3.21", "0.5", -50), {"balance": "-53.21", **charged("0.5")}),
+    "interest of held money": (interest(), due("3", balance=0, holds={"h-1": 50}), {"balance": -3, **charged("0")}),
+    "interest of nothing": (interest(), due("0", "0.5", -60), {}),
+    "interest of an account that has none": (interest(), alice(balance=-60), {}),
     "a first hold": (hold(150), ALICE, {"holds": {"h-1": 150}}),
     "a further hold, with its expiry in UTC": (
         hold("79.5", "h-3", expires_at="2026-03-01T12:00:00+05:30"),
@@ -151,6 +178,7 @@ REJECTED = {
     "a limit of a closed account": (limit(-1), CLOSED, "ACCOUNT_CLOSED"),
     "a closing of a closed account": (closing(), CLOSED, "ACCOUNT_CLOSED"),
     "interest on a closed account": (interest(), CLOSED, "ACCOUNT_CLOSED"),
+    "a rate of a closed account": (rate(), CLOSED, "ACCOUNT_CLOSED"),
     "a second opening": (opening(), ALICE, "ACCOUNT_EXISTS"),
     "an opening of a closed account": (opening(), CLOSED, "ACCOUNT_EXISTS"),
     "a closing with money left": (closing(), ALICE, "BALANCE_NOT_ZERO"),
@@ -158,18 +186,8 @@ REJECTED = {
     "a balance of 39 digits": (payment("1e-36"), ALICE, "BALANCE_OUT_OF_RANGE"),
     "a balance beyond DynamoDB's": (payment("9e125"), LARGE, "BALANCE_OUT_OF_RANGE"),
     "a debit below the limit, to 39 digits": (payment(-1000), alice(balance=FINEST), "BALANCE_OUT_OF_RANGE"),
-    "interest below the limit": (interest("0.365"), alice(balance="-49.99"), "OVERDRAFT_LIMIT"),
-    "interest at the limit": (interest("0.365"), alice(balance=-50), "OVERDRAFT_LIMIT"),
-    "interest of 39 digits": (
-        interest("1"),
-        alice(balance=f"-{38 * '7'}e3", overdraft_limit="-9e125"),
-        "BALANCE_OUT_OF_RANGE",
-    ),
-    "interest to a balance of 39 digits": (
-        interest("0.01"),
-        alice(balance="-1e37", overdraft_limit="-9e125"),
-        "BALANCE_OUT_OF_RANGE",
-    ),
+    "interest of 39 digits": (interest(), due("1" * 39), "BALANCE_OUT_OF_RANGE"),
+    "interest to a balance of 39 digits": (interest(), due("0.01", balance="-1e37"), "BALANCE_OUT_OF_RANGE"),
     "a hold of more than is available": (hold("150.01"), ALICE, "OVERDRAFT_LIMIT"),
     "a hold of more than other holds leave": (hold("80.01", "h-3"), HELD, "OVERDRAFT_LIMIT"),
     "a hold on a closed account": (hold(), CLOSED, "ACCOUNT_CLOSED"),
@@ -183,7 +201,6 @@ REJECTED = {
     ),
     "holds beyond DynamoDB's": (hold("9e125", "h-2"), changed(LARGE, holds={"h-1": "9e125"}), "BALANCE_OUT_OF_RANGE"),
     "a debit of held money": (payment("-80.01"), HELD, "OVERDRAFT_LIMIT"),
-    "interest on held money": (interest("1"), alice(balance=-20, holds={"h-1": 30}), "OVERDRAFT_LIMIT"),
     "a limit above what isn't held": (limit("-0.01"), changed(HELD, balance=69), "OVERDRAFT_LIMIT"),
     "more than is held": (posting("60.01"), HELD, "HOLD_EXCEEDED"),
     "a rest of 39 digits": (posting("1e-37", final=False), HELD, "BALANCE_OUT_OF_RANGE"),
@@ -197,6 +214,8 @@ REJECTED = {
     "an expiry of a hold without": (expiring("9999-01-01T00:00:00Z", hold_id="h-2"), HELD, "HOLD_NOT_EXPIRED"),
     "a closing with a hold": (closing(), changed(HELD, balance=0), "HOLDS_OPEN"),
     "a closing with money and a hold": (closing(), HELD, "BALANCE_NOT_ZERO"),
+    "a closing with interest that is due": (closing(), due("0.01"), "INTEREST_NOT_CHARGED"),
+    "a closing with a cent of interest that has accrued": (closing(), due("0", "0.01"), "INTEREST_NOT_CHARGED"),
 }
 
 
@@ -306,42 +325,13 @@ def test_the_holds_of_an_import_are_checked_as_a_message_is(holds: dict[str, Any
         decode(json.dumps(body))
 
 
-@pytest.mark.parametrize("message", [payment(), limit(0), closing(), interest()], ids=lambda each: type(each).__name__)
+ABOUT_AN_ACCOUNT = [payment(), limit(0), closing(), rate(), interest()]
+
+
+@pytest.mark.parametrize("message", ABOUT_AN_ACCOUNT, ids=lambda each: type(each).__name__)
 def test_nothing_is_decided_about_an_account_that_is_not_open_yet(message: TransactionMessage) -> None:
     with pytest.raises(UnknownAccount, match=r"^account_id: no account 'alice' has been opened$"):
         decide(message, None)
-
-
-LOWEST = Decimal("-9.99e125")
-INTEREST = {
-    "rounded down": ("-100", "0.12", "0.03"),  # 0.0328…
-    "rounded up": ("-118", "0.12", "0.04"),  # 0.0387…
-    "exact": ("-365", "0.12", "0.12"),
-    "half, to the even below": ("-36.50", "0.05", "0"),  # 0.005
-    "half, to the even above": ("-109.50", "0.05", "0.02"),  # 0.015
-    "half, to the even below again": ("-182.50", "0.05", "0.02"),  # 0.025
-    "a hair more than half": ("-36.5000000000000000000000000000000001", "0.05", "0.01"),
-    "a hair less than half": ("-109.4999999999999999999999999999999999", "0.05", "0.01"),
-    "the whole debt a year": ("-365", "1", "1"),
-    "too little for a cent": ("-0.01", "1", "0"),
-    "none at zero": ("0", "0.12", "0"),
-    "none above zero": ("1000", "0.12", "0"),
-    "none on the largest balance": ("9.9e125", "1", "0"),
-    "a debt of 36 digits": (f"-{34 * '9'}.99", "0.365", "1e31"),  # 9…9.99999
-    "the smallest debt": ("-1e-130", "1", "0"),
-    "the smallest rate": ("-1e36", "1e-130", "0"),
-    "the smallest rate on the largest debt": ("-3.65e125", "1e-127", "0"),
-    "a debt of 39 digits, most of them zero": ("-365e36", "0.1", "1e35"),
-    "a debt of many zeros": ("-3.65e100", "1e-2", "1e96"),
-}
-
-
-@pytest.mark.parametrize(("balance", "rate", "charged"), INTEREST.values(), ids=INTEREST)
-def test_interest_is_a_days_share_of_the_debt_rounded_half_to_even(balance: str, rate: str, charged: str) -> None:
-    account = alice(balance=balance, overdraft_limit=LOWEST)
-    amount = Decimal(charged).copy_negate()
-    after = changed(account, balance=EXACT.add(account.balance, amount), version=8)
-    assert decide(interest(rate), account) == (Decided(after, amount),)
 
 
 @pytest.mark.parametrize("as_of", ["2026-03-01T10:00:00+00:00", "2026-03-01T12:00:00+00:00"])

@@ -25,7 +25,7 @@ from tests.checkers import outcomes as outcomes_checker
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
-from tests.checkers.windows import NIGHT_CLAIMS, open_though_expired, wrongly_charged
+from tests.checkers.windows import NIGHT_CLAIMS, due_though_charged, open_though_expired
 from tools.local_aws import jobs, left_running, stack
 from tools.local_aws.consumers import EVERYTHING, Event, new_consumer
 from tools.local_aws.day import believable_day
@@ -89,7 +89,7 @@ def _run(port: int, messages: int) -> int:
     with at_work(console, "[bold]2[/]  Building the functions and layers (sam build)") as say:
         stack.build(say)
     with at_work(console, "[bold]3[/]  Deploying template.yaml, unchanged (sam deploy)") as say:
-        deployed = stack.deploy(endpoint, say, InterestState="ENABLED")
+        deployed = stack.deploy(endpoint, say)
     consumers = {
         name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern) for name, pattern in CONSUMERS.items()
     }
@@ -132,7 +132,7 @@ def _run(port: int, messages: int) -> int:
             ],
             NIGHT_CLAIMS: [
                 *job_violations,
-                *wrongly_charged(before_interest, books, NIGHT.date()),
+                *due_though_charged(books),
                 *open_though_expired(books, NIGHT),
             ],
             profiles_checker.CLAIMS: [

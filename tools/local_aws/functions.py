@@ -185,7 +185,7 @@ def _sending_job(
     variables: Mapping[str, str],
 ) -> ModuleType:
     fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "ADMINISTRATION_QUEUE_URL": queue_url}
-    fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12"}
+    fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url}
     return load_function(name, aws, fixed | JOB_QUEUES | dict(variables))
 
 

@@ -68,9 +68,10 @@ def account(operator: Operator, account_id: AccountId) -> None:
     places = most_places((answer[name] for name in SUMS), answer["decimal_places"])
     sums = {name: money(answer[name], places) for name in SUMS}
     width = max(map(len, sums.values()))
-    fields = {name: value for name, value in answer.items() if name != "holds"}
+    fields = {name: value for name, value in answer.items() if name not in ("holds", "interest")}
     fields |= {name: amount.rjust(width) for name, amount in sums.items()}
     fields["frozen"] = " and ".join(name for name, is_frozen in answer["frozen"].items() if is_frozen) or "no"
+    fields |= {f"interest, {name}": value for name, value in (answer["interest"] or {}).items()}
     operator.show(answer, fields_table(fields), *([_holds_table(answer)] if answer["holds"] else []))
 
 

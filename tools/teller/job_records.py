@@ -16,21 +16,22 @@ from tools.teller.words import counted
 CLOCK_SKEW = timedelta(seconds=1)
 """A lease is taken over only so long after its end: `conditional_writes.locks.Locks`."""
 READING_SECONDS = 30
-LATE_AFTER = timedelta(hours=26)
-"""As in the template's alarms about jobs that aren't done."""
+A_DAY, A_MONTH = timedelta(hours=26), timedelta(days=32)
+"""A day, and a run that takes longer than the one before, as in the template's alarms about jobs that aren't done."""
 
 
 @dataclass(frozen=True)
 class JobInfo:
     """A scheduled job, and the parameters of its schedule.
 
-    The time zone is UTC if `timezone_parameter` is None.
+    The time zone is UTC if `timezone_parameter` is None. The job is late if no run was done in `late_after`.
     """
 
     name: str
     schedule_parameter: str
     state_parameter: str
     timezone_parameter: str | None = None
+    late_after: timedelta = A_DAY
 
     @property
     def queue_output(self) -> str:
@@ -42,7 +43,7 @@ JOBS = {
     job.name: job
     for job in (
         JobInfo("reconcile_accounts", "ReconcileSchedule", "ReconcileState", "ScheduleTimezone"),
-        JobInfo("charge_overdraft_interest", "InterestSchedule", "InterestState"),
+        JobInfo("charge_overdraft_interest", "InterestSchedule", "InterestState", late_after=A_MONTH),
         JobInfo("expire_holds", "ExpireHoldsSchedule", "ExpireHoldsState"),
     )
 }

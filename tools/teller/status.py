@@ -9,7 +9,7 @@ import typer
 from tools.teller.alarms import Alarms, alarms_of
 from tools.teller.deployment import Deployment
 from tools.teller.figures import BECAME, Figures, figures
-from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, is_enabled, read_job
+from tools.teller.job_records import JOBS, JobRecords, LockRecord, is_enabled, read_job
 from tools.teller.letters import QueueName
 from tools.teller.operator import Operator, subcommand
 from tools.teller.printed_tables import Rows, table
@@ -53,8 +53,8 @@ class Status(NamedTuple):
         elif job.lock.state(self.now) == "lapsed":
             yield f"the lock {job.lock.name!r} has lapsed, so its holder was killed: teller jobs"
         done_at = job.last_done.finished_at if job.last_done else None
-        if self.enabled[name] and (done_at or self.created_at) < self.now - LATE_AFTER:
-            yield f"{name} is late: no run was done in {duration(LATE_AFTER)}: teller jobs"
+        if self.enabled[name] and (done_at or self.created_at) < self.now - job.job.late_after:
+            yield f"{name} is late: no run was done in {duration(job.job.late_after)}: teller jobs"
         for trouble in job.last_done.troubles if job.last_done else ():
             yield f"{name}: the last run {trouble}: teller jobs"
 

@@ -178,10 +178,10 @@ class Fold(Struct):
             return reversed_before[key]
 
         minor_units = MINOR_UNITS.get if self.minor_units else no_minor_units
-        context = Context(self._entry, find_reversed, minor_units)
         accounts = self._accounts(account_ids)
-        decisions = transaction.decide(accounts, context)
         posted_at = posting_time(self.now, accounts)
+        context = Context(self._entry, find_reversed, minor_units, posted_at)
+        decisions = transaction.decide(accounts, context)
         home_id, sender = transaction.home_entry_id, _sender_of(message)
         sides = []
         for before, decision in zip(accounts, decisions, strict=True):

@@ -1,28 +1,49 @@
-"""Overdraft interest: the accounts below zero, and the rate that they are charged."""
+"""Overdraft interest: the accounts that have any, and the messages that charge what is due."""
 
-from decimal import Decimal, InvalidOperation
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from conditional_writes import Item
 from conditional_writes.core.items import to_dynamodb
-from ledger.core.accounts import AccountStatus
-from ledger.core.money import exact, is_json_number
-from ledger.core.transaction_types.base import NumberRange
+from ledger.core.accounts import Account, AccountStatus, account_from_item, timestamp
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.transaction_types import decode
+from ledger.core.transaction_types.charge_interest import ChargeInterest
+from ledger.sending_job import SkippedAccount
 
-OVERDRAWN: dict[str, Any] = {
-    "FilterExpression": "#balance < :zero AND #status = :open",
-    "ProjectionExpression": "account_id",
-    "ExpressionAttributeNames": {"#balance": "balance", "#status": "status"},
-    "ExpressionAttributeValues": to_dynamodb({":zero": 0, ":open": str(AccountStatus.OPEN)}),
+WITH_INTEREST: dict[str, Any] = {
+    "FilterExpression": "attribute_exists(#interest) AND #status = :open",
+    "ProjectionExpression": ", ".join(f"#{name}" for name in Account.__struct_fields__),
+    "ExpressionAttributeNames": {f"#{name}": name for name in Account.__struct_fields__},
+    "ExpressionAttributeValues": to_dynamodb({":open": str(AccountStatus.OPEN)}),
 }
-"""The parameters of a Scan for the accounts that are open and below zero, as `{"account_id": …}`."""
+"""The parameters of a Scan for the open accounts that ever had a rate."""
 
 
-def annual_rate_of(setting: str) -> Decimal:
-    """The rate in a setting: a decimal number above 0 and at most 1, spelled as in a message. Raises ValueError."""
+def last_month_end(time: datetime) -> datetime:
+    """The beginning of the month, in UTC."""
+    day = time.astimezone(UTC)
+    return datetime(day.year, day.month, 1, tzinfo=UTC)
+
+
+def charges(account: Item, month_end: datetime) -> Sequence[ChargeInterest]:
+    """A message if something is due at the end of this month, or was before and isn't charged yet.
+
+    `account` is one of `WITH_INTEREST`. Raises SkippedAccount if it is none that Teller wrote, or has an id that no
+    message may have.
+    """
     try:
-        rate = exact("annual_rate", Decimal(setting))
-    except InvalidOperation:
-        rate = Decimal(0)
-    if not (is_json_number(setting) and NumberRange.RATE.holds(rate)):
-        raise ValueError(f"annual_rate: expected {NumberRange.RATE.value}, got {setting[:40]!r}")
-    return rate
+        if not account_from_item(account).accrued(timestamp(month_end)).interest.due:
+            return []
+        return [charge(account["account_id"], month_end)]
+    except (KeyError, TypeError, ValueError, InvalidMessage) as error:
+        raise SkippedAccount(f"{type(error).__name__}: {error}"[:1000]) from None
+
+
+def charge(account_id: str, month_end: datetime) -> ChargeInterest:
+    """The message that charges what is due. Raises InvalidMessage if no message can have the account's id."""
+    message = decode(json.dumps(ChargeInterest.at(account_id, month_end).canonical_payload()))
+    assert isinstance(message, ChargeInterest)
+    return message

@@ -16,8 +16,9 @@ from msgspec.structs import asdict
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.reading import read, read_one
 from ledger.account_reading import Answer, ErrorCode, RequestRefused, answer_or_error, read_account, unreadable
-from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of
+from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of, timestamp
 from ledger.core.holds import OpenHold
+from ledger.core.interest import Interest
 from ledger.core.journal import EntryId, JournalEntry, entry_from_item, entry_to_json
 from ledger.core.money import format_decimal
 from ledger.core.read_requests import (
@@ -62,7 +63,7 @@ class AccountReader(NamedTuple):
         account = read_account(self.client, self.tables, request.account_id, deadline)
         match request:
             case ReadAccount():
-                return _account_json(account)
+                return _account_json(account.accrued(timestamp(now)))
             case ReadBalance():
                 return self._balance(request, account, now, deadline)
             case ReadStatement(from_time=None):
@@ -232,10 +233,22 @@ def _account_json(account: Account) -> Answer:
         "version": account.version,
         "posted_at": account.posted_at,
         "seal": account.seal or None,
+        "interest": _interest_json(account),
         "holds": [
             {"hold_id": hold_id, "remaining": format_decimal(hold.remaining), "expires_at": hold.expires_at}
             for hold_id, hold in sorted(account.open_holds.items(), key=_by_expiry)
         ],
+    }
+
+
+def _interest_json(account: Account) -> Answer | None:
+    """None if the account has no interest. What has accrued is rounded down to the account's unit."""
+    if account.interest == Interest():
+        return None
+    return {
+        "annual_rate": format_decimal(account.interest.rate),
+        "due": format_decimal(account.interest.due),
+        "accrued": format_decimal(account.interest.accrued_amount(account.decimal_places)),
     }
 
 

@@ -1,4 +1,4 @@
-"""A day's interest, or a night's expired holds: the job is run until it is done, and its messages are posted."""
+"""A month's interest, or a night's expired holds: the job is run until it is done, and its messages are posted."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,20 +9,23 @@ from tests.checkers.books import Books, violations
 from tests.checkers.windows import open_though_expired
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import run_until_done
-from tests.support.bodies import Body, hold, openings, payment
+from tests.support.bodies import Body, hold, openings, payment, rate
 from tests.support.faults import FaultsAt
 from tests.support.ledger import Ledger
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import refill, scan
 
-NIGHT = datetime(2026, 3, 2, tzinfo=UTC)
+MONTH, NIGHT = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC)
 
 type Check = Callable[[Books, Sequence[str]], list[str]]
 """A sentence for each violation in the books, after these bodies were sent."""
 
 
 class Sending:
-    """Runs a job on the accounts of these messages. What it sends is posted at the end, or before each further run."""
+    """Runs a job on the accounts of these messages. What it sends is posted at the end, or before each further run.
+
+    If the messages are posted as of a time, what is sent is posted as of `NIGHT`.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Sending:
         messages: Sequence[Body],
         check: Check,
         *,
+        posted_at: datetime | None = None,
         accounts_per_step: int = 2,
         posted_in_between: bool = False,
         **variables: str,
@@ -41,7 +45,8 @@ class Sending:
         self._ledger = ledger = Ledger(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         self._function = ledger.job(job, POWERTOOLS_LOG_LEVEL="CRITICAL", **variables)
         self._function.ACCOUNTS_PER_STEP = accounts_per_step
-        ledger.post(*messages)
+        self._post = ledger.post_at if posted_at else lambda _, *bodies: ledger.post(*bodies)
+        self._post(posted_at or NIGHT, *messages)
         tables = (ledger.tables.accounts, ledger.tables.journal, ledger.locks_table)
         self._there = {table: list(scan(dynamodb, table)) for table in tables}
 
@@ -53,7 +58,7 @@ class Sending:
 
         def post_what_was_sent() -> None:
             bodies = self._ledger.queued()
-            self._ledger.post(*bodies)
+            self._post(NIGHT, *bodies)
             sent.extend(bodies)
 
         between = post_what_was_sent if self._posted_in_between else lambda: None
@@ -70,9 +75,10 @@ class Sending:
 
 
 def charging(aws: Endpoint, dynamodb: Endpoint, balances: Mapping[str, int], **how: Any) -> Sending:
-    """Interest of a thousandth."""
+    """Interest of a month of 28 days, of a thousandth a day."""
     accounts = openings(*balances, limit=-1000)
     messages = [*accounts, *(payment("first", amount, name) for name, amount in balances.items())]
+    messages += [rate("rate", "0.365", name) for name in balances]
 
     def check(books: Books, sent: Sequence[str]) -> list[str]:
         charged = [
@@ -83,7 +89,7 @@ def charging(aws: Endpoint, dynamodb: Endpoint, balances: Mapping[str, int], **h
             f"sent, but not charged: {each}" for each in sent if json.loads(each)["account_id"] not in charged
         ]
 
-    return Sending(aws, dynamodb, "charge_overdraft_interest", messages, check, ANNUAL_RATE="0.365", **how)
+    return Sending(aws, dynamodb, "charge_overdraft_interest", messages, check, posted_at=MONTH, **how)
 
 
 def expiring(aws: Endpoint, dynamodb: Endpoint, holds: Mapping[str, Sequence[str | None]], **how: Any) -> Sending:

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ledger.core.decoding import attribute, version
 from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, total
+from ledger.core.interest import Interest, interest_from_item, interest_item
 from ledger.core.money import WIDE, format_decimal
 
 CLOCK_SKEW = timedelta(seconds=5)
@@ -40,7 +41,7 @@ class Account(Struct, frozen=True):
 
     `posted_at` is that of the last journal entry. `held` is the sum of the open `holds`, which are None if the account
     never had one. Its amounts have at most so many `decimal_places`; None for any number of them. `seal` is that of the
-    last journal entry, empty before the first. `frozen` says what it doesn't take.
+    last journal entry, empty before the first. `frozen` says what it doesn't take. `interest` is as of `posted_at`.
     """
 
     account_id: str
@@ -55,6 +56,7 @@ class Account(Struct, frozen=True):
     decimal_places: int | None = None
     seal: str = ""
     frozen: Frozen = Frozen()
+    interest: Interest = Interest()
 
     @property
     def open_holds(self) -> Holds:
@@ -68,6 +70,19 @@ class Account(Struct, frozen=True):
         if self.status is AccountStatus.CLOSED:
             return Decimal(0)
         return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)
+
+    def accrued(self, posted_at: str) -> Self:
+        """The account with the interest of its balance until this time. A time that is damaged adds none."""
+        if not self.interest.rate:
+            return self
+        begin, end = time_of(self.posted_at or ""), time_of(posted_at)
+        if not begin or not end:
+            return self
+        try:
+            begin, end = begin.astimezone(UTC), end.astimezone(UTC)
+        except OverflowError:
+            return self
+        return replace(self, interest=self.interest.through(begin, end, self.balance, self.decimal_places))
 
 
 def account_item(account: Account) -> dict[str, Any]:
@@ -90,6 +105,8 @@ def account_item(account: Account) -> dict[str, Any]:
         item["seal"] = account.seal
     if account.frozen != Frozen():
         item["frozen"] = asdict(account.frozen)
+    if account.interest != Interest():
+        item["interest"] = interest_item(account.interest)
     return item
 
 
@@ -108,6 +125,7 @@ def account_from_item(item: dict[str, Any]) -> Account:
         decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
         seal=attribute(item, "seal", str) if "seal" in item else "",
         frozen=_frozen(attribute(item, "frozen", dict)) if "frozen" in item else Frozen(),
+        interest=interest_from_item(attribute(item, "interest", dict)) if "interest" in item else Interest(),
     )
 
 

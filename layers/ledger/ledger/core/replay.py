@@ -225,6 +225,7 @@ def _wrong_decision(
         lambda entry_id: _earlier([entry, *others], around.entry(entry_id)),
         lambda entry_id: _reversed_before(entry, entry_id),
         lambda _: entry.outcome.decimal_places,
+        entry.outcome.posted_at,
     )
     missing = [*set(other_ids) - {other.account_id for other in others}]
     if wrong := _wrong_accounts(entry, message, other_ids, sorted(missing), context):

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from decimal import Decimal, Inexact, Overflow
 from enum import StrEnum
-from fractions import Fraction
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +36,7 @@ class RejectionReason(StrEnum):
     HOLD_EXCEEDED = "HOLD_EXCEEDED"
     HOLD_NOT_EXPIRED = "HOLD_NOT_EXPIRED"
     HOLD_NOT_OPEN = "HOLD_NOT_OPEN"
+    INTEREST_NOT_CHARGED = "INTEREST_NOT_CHARGED"
     NOT_REVERSIBLE = "NOT_REVERSIBLE"
     OVERDRAFT_LIMIT = "OVERDRAFT_LIMIT"
     REVERSAL_EXCEEDED = "REVERSAL_EXCEEDED"
@@ -122,7 +122,7 @@ def moved_within_limit(account: Account, amount: Decimal) -> Decision:
 
 
 def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
-    """As `moved_within_limit`, of money that the account has promised: the limit was kept when it was held."""
+    """As `moved_within_limit`, of money that was held, when the limit was kept, and of interest."""
     if isinstance(account, StandIn) and account.rejects:
         return rejected(account, account.rejects)
     try:
@@ -151,19 +151,6 @@ class StandIn(Account, frozen=True):
 NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
 """Below the overdraft limit of any account."""
 
-DECIMAL_PLACES = 2
-"""Of what is computed for an account without a rule for its amounts, in every currency."""
-
-
-def rounded_to_unit(account: Account, exactly: Fraction) -> Decimal:
-    """The amount as a multiple of the account's unit, rounded half to even.
-
-    Raises Inexact or Overflow if DynamoDB can't hold it exactly.
-    """
-    places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places
-    units = Decimal(round(exactly * 10**places))
-    return normalized(EXACT.scaleb(EXACT.plus(units), -places))
-
 
 class UnsoundDecision(Exception):
     """A decision that no rule may make. The text says why, and has no amounts."""
@@ -171,7 +158,8 @@ class UnsoundDecision(Exception):
 
 def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None], after: Sequence[Account]) -> None:
     """Raises UnsoundDecision unless each balance changes by the decision's amount, the amounts on several accounts sum
-    to zero in each currency, and no account is left below its limit with less available than before.
+    to zero in each currency, and no account is left below its limit with less available than before, but for interest
+    that was due.
 
     A guard against a wrong rule: what an account below its limit gets is posted, and what it has may not become less.
     An account that is opened may be below its limit: it may be imported so.
@@ -182,7 +170,14 @@ def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None
         balance = one.balance if one else Decimal(0)
         if decision.balance != WIDE.add(balance, decision.amount):
             raise UnsoundDecision(f"account {other.account_id!r}: its balance wouldn't change by the entry's amount")
-        if one and other.available < min(one.available, Decimal(0)):
+        lowest = min(one.available, Decimal(0)) if one else other.available
+        if other.available < lowest and other.available < WIDE.subtract(lowest, _interest_charged(one, other)):
             raise UnsoundDecision(f"account {other.account_id!r} would be below its limit, with less than before")
     if len(decisions) > 1 and any(sums.values()):
         raise UnsoundDecision("the amounts on the transaction's accounts wouldn't sum to zero in each currency")
+
+
+def _interest_charged(before: Account | None, after: Account) -> Decimal:
+    """What was due, and is no longer."""
+    due = before.accrued(after.posted_at or "").interest.due if before else Decimal(0)
+    return max(WIDE.subtract(due, after.interest.due), Decimal(0))

@@ -18,6 +18,7 @@ from ledger.core.transaction_types.import_account import ImportAccount, Imported
 from ledger.core.transaction_types.open_account import OpenAccount
 from ledger.core.transaction_types.post_hold import PostHold
 from ledger.core.transaction_types.reverse import Reverse
+from ledger.core.transaction_types.set_interest import SetInterest
 from ledger.core.transaction_types.set_overdraft_limit import SetOverdraftLimit
 from ledger.core.transaction_types.transaction import Transaction
 from ledger.core.transaction_types.transfer import Transfer
@@ -30,6 +31,7 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "transfer": Transfer,
     "set_overdraft_limit": SetOverdraftLimit,
     "freeze_account": FreezeAccount,
+    "set_interest": SetInterest,
     "close_account": CloseAccount,
     "charge_interest": ChargeInterest,
     "hold": Hold,

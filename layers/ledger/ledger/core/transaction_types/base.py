@@ -37,7 +37,7 @@ class NumberRange(Enum):
     NOT_ZERO = "a number other than zero"
     ABOVE_ZERO = "a number greater than zero"
     ZERO_OR_LESS = "zero or less: how far below zero the balance may go"
-    RATE = 'a number above zero and at most 1, such as "0.12" for 12 %'
+    RATE = 'a number from zero to 1, such as "0.12" for 12 %'
 
     def holds(self, number: Decimal) -> bool:
         match self:
@@ -50,7 +50,7 @@ class NumberRange(Enum):
             case NumberRange.ZERO_OR_LESS:
                 return number <= 0
             case NumberRange.RATE:
-                return 0 < number <= 1
+                return 0 <= number <= 1
 
 
 class Door(StrEnum):
@@ -73,12 +73,14 @@ class Context(NamedTuple):
 
     `find_entry` finds a journal entry by its id, None if it doesn't exist. `find_reversed` finds how much of a
     transaction was reversed, by the id of its entry on its home. `minor_units` gives the decimals of a
-    currency, None for one without a rule. Only an opening looks at it.
+    currency, None for one without a rule. Only an opening looks at it. `posted_at` is the time of the posting, as the
+    entry will have it: interest accrues until then.
     """
 
     find_entry: Callable[[EntryId], JournalEntry | None] = _no_entry
     find_reversed: Callable[[EntryId], Reversed] = _never_reversed
     minor_units: Callable[[str], int | None] = MINOR_UNITS.get
+    posted_at: str = ""
 
     def entry(self, entry_id: EntryId, missing: NotYet) -> JournalEntry:
         """The entry. Raises `missing` if it doesn't exist: it may come later, so nothing can be decided without it."""
@@ -206,11 +208,15 @@ class TransactionMessage(
 
     @final
     def next_account(self, before: Account | None, decision: Decision, posted_at: str) -> Account | None:
-        """The account one version on, as the decision leaves it. None if no account exists, and none is opened."""
+        """The account one version on, as the decision leaves it, with the interest until then. None if no account
+        exists, and none is opened.
+        """
         account = before or self.opened_account(decision.decimal_places)
         if account is None:
             return None
-        after = replace(account, balance=decision.balance, version=account.version + 1, posted_at=posted_at)
+        after = replace(
+            account.accrued(posted_at), balance=decision.balance, version=account.version + 1, posted_at=posted_at
+        )
         return after if decision.reason else replace(after, **self.changes(after))
 
     def _given_numbers(self) -> Iterator[tuple[str, Decimal, NumberRange]]:
@@ -232,7 +238,7 @@ class TransactionMessage(
             if account is None:
                 fields = (field for field in self.account_fields if getattr(self, field) == account_id)
                 raise UnknownAccount(f"{next(fields, 'its other account')}: no account {account_id!r} has been opened")
-            known.append(account)
+            known.append(account.accrued(context.posted_at))
         return known
 
 

@@ -1,4 +1,6 @@
-"""Closes an account at balance 0 and without open holds. The account stays: its versions must not begin anew."""
+"""Closes an account at balance 0, without open holds and without interest to be charged. The account stays: its
+versions must not begin anew.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +20,8 @@ class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
             return (rejected(account, RejectionReason.BALANCE_NOT_ZERO),)
         if account.open_holds:
             return (rejected(account, RejectionReason.HOLDS_OPEN),)
+        if not account.interest.is_settled(account.decimal_places):
+            return (rejected(account, RejectionReason.INTEREST_NOT_CHARGED),)
         return (posted(account),)
 
     def changes(self, account: Account) -> Mapping[str, Any]:
