@@ -194,8 +194,8 @@ RACES = [
     Race(
         "a run's report written after instead of with its completion",
         f"{WORKERS}/scheduled_jobs.py",
-        "                lock.complete(self._record(run, step.report))\n",
-        "                lock.complete()\n"
+        "                lock.complete(self._record(run, step.report), *step.writes)\n",
+        "                lock.complete(*step.writes)\n"
         "                from conditional_writes.core.requests import as_request\n"
         '                self.locks.client.put_item(**as_request(self._record(run, step.report), "w"))\n',
         "two messages for one time",
