@@ -198,15 +198,21 @@ def _two_sides(books: Books) -> Iterator[str]:
         if sorted(side.account_id for side in sides) != sorted(account_ids):
             yield f"{transfer}: its entries are on {', '.join(side.account_id for side in sides)}"
             continue
-        one, other = sides
+        yield from _unlike(transfer, *sides)
+
+
+def _unlike(transfer: str, one: JournalEntry, *others: JournalEntry) -> Iterator[str]:
+    for other in others:
         if one.request != other.request:
             yield f"{transfer}: its sides are of different requests, {one.request} and {other.request}"
         if _decision(one) != _decision(other):
             yield f"{transfer}: its sides have different outcomes, {one.outcome} and {other.outcome}"
         if one.outcome.posted_at != other.outcome.posted_at:
             yield f"{transfer}: its sides were posted at {one.outcome.posted_at} and {other.outcome.posted_at}"
-        if one.outcome.amount + other.outcome.amount != 0:
-            yield f"{transfer}: its sides' amounts are {one.outcome.amount:f} and {other.outcome.amount:f}"
+    for currency in {side.outcome.currency for side in (one, *others)}:
+        amounts = [side.outcome.amount for side in (one, *others) if side.outcome.currency == currency]
+        if _sum(amounts):
+            yield f"{transfer}: its sides' amounts are {' and '.join(f'{amount:f}' for amount in amounts)}"
 
 
 def _decision(side: JournalEntry) -> tuple[str | None, ...]:

@@ -69,6 +69,7 @@ def _wrong_refusal(detail: Mapping[str, Any]) -> list[str]:
 def _wrong_outcome(detail: Mapping[str, Any]) -> list[str]:
     request = detail["request"]
     accounts = [request[name] for name in ("account_id", "from_account_id", "to_account_id") if name in request]
+    accounts += [leg["account_id"] for leg in request.get("legs", [])]
     other = detail.get("reversal", {}).get("other_account_id")
     if other in accounts:  # so the entry is on the account that the request doesn't name
         accounts = [detail["account_id"]] if detail["account_id"] != other else ["another one"]

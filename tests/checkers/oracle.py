@@ -28,6 +28,7 @@ ACCOUNT_FIELDS = {
     "import_account": ["account_id"],
     "transaction": ["account_id"],
     "transfer": ["from_account_id", "to_account_id"],
+    "compound": [],
     "set_overdraft_limit": ["account_id"],
     "freeze_account": ["account_id"],
     "set_interest": ["account_id"],
@@ -44,6 +45,8 @@ OPENINGS = ("open_account", "import_account")
 DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
 """By ISO 4217, of the currencies in use here. Another code has no rule."""
 MOST_OPEN_HOLDS = 20
+MOST_REVERSED = 2
+"""Accounts of a transaction that can be reversed."""
 EXACTLY = Context(prec=1000)
 """Has more digits than any sum, so that nothing is rounded."""
 
@@ -120,7 +123,8 @@ def named_account_ids(payload: Mapping[str, Any]) -> list[str]:
         raise UnknownType(
             f"the oracle doesn't know the type {payload['type']!r}: add its rule to tests/checkers/oracle.py"
         )
-    return [payload[field] for field in ACCOUNT_FIELDS[payload["type"]] if payload.get(field) is not None]
+    named = [payload[field] for field in ACCOUNT_FIELDS[payload["type"]] if payload.get(field) is not None]
+    return named + [leg["account_id"] for leg in payload.get("legs", [])]
 
 
 def account_ids(payload: Mapping[str, Any], journal: Journal) -> list[str]:
@@ -163,6 +167,8 @@ def effects(
         known = [_new(payload, minor_units=minor_units)]
     else:
         known = [state for state in states if state]
+    if payload["type"] == "reverse" and len(names) > MOST_REVERSED:
+        raise Invalid("of_transaction_id")
     if len(known) < len(states) or (payload["type"] == "reverse" and not _is_known(payload, journal)):
         return None
     if payload["type"] not in OPENINGS or known[0]["version"] == 0:
@@ -235,6 +241,8 @@ def _is_known(payload: Mapping[str, Any], journal: Journal) -> bool:
 
 
 def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> None:
+    for leg, account in zip(payload.get("legs", []), accounts, strict=False):
+        _check_decimals({"amount": leg["amount"]}, [account])
     held = [hold["amount"] for hold in payload.get("holds", {}).values()]
     for number in (*(payload.get(field) for field in ("amount", "overdraft_limit", "balance")), *held):
         if number is not None:
@@ -267,15 +275,10 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
             amount = Decimal(payload["amount"])
             same_currency = payload.get("currency") in {None, account["currency"]}
             return Decided(_refusal(account, amount) if same_currency else "CURRENCY_MISMATCH", [amount])
-        case "transfer":
-            [payee] = others
-            amount = Decimal(payload["amount"])
-            moved = _first([_refusal(account, -amount), _refusal(payee, amount)], [-amount, amount])
-            return moved if account["currency"] == payee["currency"] else Decided("CURRENCY_MISMATCH")
+        case "transfer" | "compound":
+            return _moved(payload, account, *others)
         case "set_overdraft_limit":
-            limit = Decimal(payload["overdraft_limit"])
-            is_above = account["overdraft_limit"] < limit and account["balance"] - account["held"] < limit
-            return Decided("OVERDRAFT_LIMIT" if is_above else None, changes={"overdraft_limit": limit})
+            return _new_limit(account, Decimal(payload["overdraft_limit"]))
         case "freeze_account":
             return Decided(changes={"frozen": {each: payload[each] for each in ("debits", "credits")}})
         case "close_account":
@@ -303,6 +306,22 @@ def _rule_of_interest(payload: Mapping[str, Any], account: State) -> Decided:
     fits = _fits(due) and _fits(account["balance"] - due)
     changes = {"interest": interest._replace(due=Fraction(0))}
     return Decided(None if fits else "BALANCE_OUT_OF_RANGE", [-due], changes)
+
+
+def _moved(payload: Mapping[str, Any], *accounts: State) -> Decided:
+    amounts, sums = [Decimal(leg["amount"]) for leg in payload.get("legs", [])], dict[str, Decimal]()
+    if payload["type"] == "transfer":
+        amounts = [-Decimal(payload["amount"]), Decimal(payload["amount"])]
+    for account, amount in zip(accounts, amounts, strict=True):
+        sums[account["currency"]] = sums.get(account["currency"], Decimal(0)) + amount
+    if any(sums.values()):
+        return Decided("CURRENCY_MISMATCH")
+    return _first([_refusal(account, amount) for account, amount in zip(accounts, amounts, strict=True)], amounts)
+
+
+def _new_limit(account: State, limit: Decimal) -> Decided:
+    is_above = account["overdraft_limit"] < limit and account["balance"] - account["held"] < limit
+    return Decided("OVERDRAFT_LIMIT" if is_above else None, changes={"overdraft_limit": limit})
 
 
 def _rule_of_holds(payload: Mapping[str, Any], journal: Journal, account: State, *payees: State) -> Decided | None:

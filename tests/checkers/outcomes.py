@@ -155,6 +155,10 @@ def _ids(body: str) -> tuple[Any, Sequence[Any]]:
         return None, []
     fields = dict.fromkeys(field for fields in oracle.ACCOUNT_FIELDS.values() for field in fields)
     transaction_id, *account_ids = (message.get(field) for field in ("transaction_id", *fields))
+    legs = message.get("legs")
+    account_ids += (
+        [leg.get("account_id") for leg in legs if isinstance(leg, dict)][:20] if isinstance(legs, list) else []
+    )
     return (transaction_id if _is_id(transaction_id) else None), [*filter(_is_id, account_ids)]
 
 

@@ -62,6 +62,7 @@ process_transactions/40-import-account: POSTED
 process_transactions/41-an-account-with-interest: 2 POSTED
 process_transactions/42-a-debt: POSTED
 process_transactions/43-another-rate: POSTED
+process_transactions/44-compound: POSTED, OVERDRAFT_LIMIT, INVALID_MESSAGE
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT

@@ -6,11 +6,13 @@ import pytest
 
 from tests.explore.bank import Opened, each_once, posting
 from tests.explore.scenario import Scenario
-from tests.support.bodies import closing, opening, payment, set_limit, transfer
+from tests.support.bodies import closing, compound, opening, payment, set_limit, transfer
 
 PAYMENT, COUNTER = payment("p-1", 40), payment("p-2", -70)
 TRANSFER, BACK = transfer("t-1", 60), transfer("t-2", 30, "bob", "alice")
-BOTH = Opened(opening("alice", -20), opening("bob"), payment("first", 50), payment("first", 40, "bob"))
+SALE, CROSSWISE = compound("c-1", alice=-10, bob=9, fees=1), compound("c-2", bob=-10, fees=1, alice=9)
+OPENED = [opening("alice", -20), opening("bob"), payment("first", 50), payment("first", 40, "bob")]
+BOTH, WITH_FEES = Opened(*OPENED), Opened(*OPENED, opening("fees"))
 
 SCENARIOS = [
     Scenario(
@@ -55,6 +57,18 @@ SCENARIOS = [
         [posting(0, TRANSFER), posting(1, BACK)],
         BOTH,
         each_once(TRANSFER, BACK),
+    ),
+    Scenario(
+        "two compounds that share accounts crosswise both count",
+        [posting(0, SALE), posting(1, CROSSWISE)],
+        WITH_FEES,
+        each_once(SALE, CROSSWISE),
+    ),
+    Scenario(
+        "a compound and a transfer of its second account both count",
+        [posting(0, SALE), posting(1, BACK)],
+        WITH_FEES,
+        each_once(SALE, BACK),
     ),
     Scenario(
         "of two payments the balance covers one",

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
+from tests.support.bodies import compound, payment
 from tests.support.samples import IMPORTED
 from tests.support.template import resources
 from tools import prices
@@ -42,6 +43,21 @@ def test_a_transfer_that_is_alone_costs_ten_units_and_so_does_a_rejected_one(
         counted.deliver(side.function, [record(transfer | {"transaction_id": transaction_id})])
         assert side.meter.requests == {"BatchGetItem": 1, "TransactWriteItems": 1}
         assert side.meter.write_units == 2 * (2 + 1) + 2 * 2
+
+
+def test_a_compound_costs_five_units_a_leg_alone_and_three_a_leg_and_two_an_account_in_a_batch(
+    aws: Endpoint, dynamodb: Endpoint, tables: Tables
+) -> None:
+    side = counted.teller_side(aws, tables, dynamodb)
+    names = [f"leg-{number}" for number in range(10)]
+    side.open_accounts(names)
+    for legs, messages in ((3, 1), (10, 1), (3, 10), (10, 8)):
+        amounts = dict.fromkeys(names[1:legs], 1) | {names[0]: 1 - legs}
+        bodies = [compound(f"c-{legs}-{number}-of-{messages}", **amounts) for number in range(messages)]
+        counted.deliver(side.function, [record(payment(f"credit-{legs}-{messages}", 20 * legs, names[0]))])
+        side.meter.reset()
+        counted.deliver(side.function, [record(body) for body in bodies])
+        assert side.meter.write_units == 3 * legs * messages + 2 * legs
 
 
 def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing() -> None:

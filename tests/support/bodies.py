@@ -32,6 +32,12 @@ def transfer(
     return _transfer(transaction_id, amount, payer, payee, **fields)
 
 
+def compound(transaction_id: str, **amounts: object) -> Body:
+    """Of a leg for each account."""
+    legs = [{"account_id": account_id, "amount": str(amount)} for account_id, amount in amounts.items()]
+    return {"type": "compound", "transaction_id": transaction_id, "legs": legs}
+
+
 def set_limit(transaction_id: str = "limit", limit: object = 0, account_id: str = "alice", **fields: Any) -> Body:
     return _set_limit(transaction_id, limit, account_id, **fields)
 

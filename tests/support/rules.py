@@ -65,7 +65,7 @@ class Ledger:
         before = [self.accounts.get(account_id) for account_id in account_ids]
         decisions = message.decide(before, context)
         assert len(decisions) == len(account_ids)
-        assert len({(decision.reason, decision.amount.copy_abs()) for decision in decisions}) == 1
+        assert len({(decision.reason, decision.rejecting_account_id) for decision in decisions}) == 1
         outcomes = []
         for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
             after = message.next_account(account, decision, posted_at)

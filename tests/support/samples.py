@@ -17,6 +17,7 @@ from ledger.core.rules import RULES
 from ledger.core.transaction_types import (
     ChargeInterest,
     CloseAccount,
+    Compound,
     ExpireHold,
     FreezeAccount,
     Hold,
@@ -86,6 +87,14 @@ importing = _builder(
 )
 payment = _builder(Transaction, amount=1, currency=None, transaction_id="t-1", account_id="alice")
 transfer = _builder(Transfer, amount=1, transaction_id="t-1", from_account_id="alice", to_account_id="bob")
+
+
+def compound(*legs: tuple[str, object], transaction_id: str = "t-1") -> Compound:
+    """Of legs of an account id and an amount each."""
+    named = [{"account_id": account_id, "amount": str(amount)} for account_id, amount in legs]
+    return msgspec.convert({"type": "compound", "transaction_id": transaction_id, "legs": named}, Compound)
+
+
 limit = _builder(SetOverdraftLimit, overdraft_limit=0, transaction_id="t-1", account_id="alice")
 freeze = _builder(FreezeAccount, debits=True, credits=True, transaction_id="f-1", account_id="alice")
 closing = _builder(CloseAccount, transaction_id="t-1", account_id="alice")

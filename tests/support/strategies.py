@@ -5,7 +5,7 @@ import functools
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -21,6 +21,7 @@ from ledger.core.holds import MOST_OPEN_HOLDS
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, FreezeAccount, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
+from ledger.core.transaction_types.compound import Leg, Legs
 from ledger.core.transaction_types.import_account import ImportedHold, ImportedHolds, Reference
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
@@ -118,7 +119,7 @@ def _fields_of(
     fields |= {name: draw(st.sampled_from([value, None])) for name, value in fields.items() if name in optional}
     for field in msgspec.structs.fields(message_type):
         if field.name not in fields and (field.required or field.name not in _SHARED):
-            named = account_ids if field.name == "of_account_id" else transaction_ids
+            named = account_ids if field.name in ("of_account_id", "legs") else transaction_ids
             fields[field.name] = draw(_values_of(field.type, named, amounts))
     return fields
 
@@ -149,12 +150,22 @@ def _values_of(
         (Description, descriptions),
         (Metadata, metadata),
         (Reference, st.text(st.characters(codec="utf-8"), min_size=1, max_size=256)),
+        (Legs, _legs(transaction_ids, amounts)),
         (ImportedHolds, st.dictionaries(transaction_ids, imported_holds, max_size=MOST_OPEN_HOLDS)),
     ]
     for each, values in known:
         if kind == each:
             return values
     raise LookupError(f"no strategy for a field of the type {kind}")
+
+
+@st.composite
+def _legs(draw: st.DrawFn, account_ids: st.SearchStrategy[str], amounts: st.SearchStrategy[Decimal]) -> tuple[Leg, ...]:
+    """Most of them sum to zero."""
+    names = draw(st.lists(account_ids, min_size=2, max_size=4, unique=True))
+    given = [draw(amounts) for _ in names[1:]]
+    with localcontext(Context(prec=600)):
+        return tuple(map(Leg, names, [*given, -sum(given)]))
 
 
 def numbered(messages: Iterable[TransactionMessage]) -> list[TransactionMessage]:

@@ -16,7 +16,18 @@ from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support.numbers import exact_numbers
 from tests.support.replaying import Ledger
-from tests.support.samples import ALICE, expiring, hold, opening, payment, posting, reversing, transfer, voiding
+from tests.support.samples import (
+    ALICE,
+    compound,
+    expiring,
+    hold,
+    opening,
+    payment,
+    posting,
+    reversing,
+    transfer,
+    voiding,
+)
 from tests.support.strategies import exact_rates, messages_of, numbered, that_refer
 
 WHOSE = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
@@ -116,6 +127,45 @@ def test_a_wrong_rejection_on_which_both_sides_agree_is_a_wrong_decision_on_one(
         rejected = {"status": "REJECTED", "reason": reason, "rejecting_account_id": by, "amount": Decimal(0)}
         ledger = ledger.damaged(entry_id, **rejected, balance_after=before)
     assert "wrong decision" in {mismatch.what for mismatch in ledger.mismatches()}
+
+
+THREE = ("alice", "bob", "carol")
+COMPOUNDS = [
+    *(opening("-200", account_id=name, transaction_id="open") for name in THREE),
+    compound(("alice", -40), ("bob", 39), ("carol", 1), transaction_id="c-1"),
+    compound(("carol", 290), ("alice", -50), ("bob", -240), transaction_id="c-2"),  # Rejected: alice has the money.
+]
+
+
+def test_of_a_compound_each_entry_is_judged_by_its_own_account() -> None:
+    ledger = Ledger.of([*COMPOUNDS, compound(("carol", -250), ("alice", 250), transaction_id="c-3")])
+    rejected = [ledger.entries[EntryId.on(name, "carol", "c-2")].outcome for name in THREE]
+    assert {(each.reason, each.rejecting_account_id) for each in rejected} == {("OVERDRAFT_LIMIT", "bob")}
+    assert ledger.mismatches() == []
+
+
+@pytest.mark.parametrize("by", [None, *THREE])
+def test_a_wrong_rejection_on_which_all_sides_of_a_compound_agree_is_a_wrong_decision(by: str | None) -> None:
+    ledger = Ledger.of(COMPOUNDS)
+    for name in THREE:
+        entry_id = EntryId.on(name, "alice", "c-1")
+        outcome = ledger.entries[entry_id].outcome
+        rejected = {"status": "REJECTED", "reason": "OVERDRAFT_LIMIT", "rejecting_account_id": by, "amount": Decimal(0)}
+        ledger = ledger.damaged(entry_id, **rejected, balance_after=outcome.balance_after - outcome.amount)
+    wrong = {mismatch.account_id for mismatch in ledger.mismatches() if mismatch.what == "wrong decision"}
+    assert (by or "alice") in wrong
+
+
+def test_of_a_compound_another_amount_is_found_on_each_account_and_so_is_a_missing_entry() -> None:
+    ledger = Ledger.of(COMPOUNDS)
+    entry_id = EntryId.on("bob", "alice", "c-1")
+    found = ledger.damaged(entry_id, amount=Decimal(40), balance_after=Decimal(40)).mismatches()
+    unlike = {mismatch.account_id for mismatch in found if mismatch.what == "unlike sides"}
+    assert unlike == set(THREE)
+    assert "wrong decision" in {mismatch.what for mismatch in found if mismatch.account_id == "bob"}
+    del ledger.entries[entry_id]
+    one_sided = {mismatch.account_id for mismatch in ledger.mismatches() if mismatch.what == "one-sided transfer"}
+    assert one_sided == {"alice", "carol"}
 
 
 @given(st.data())

@@ -41,6 +41,7 @@ from tests.support.samples import (
     bob,
     changed,
     closing,
+    compound,
     expiring,
     freeze,
     hold,
@@ -269,6 +270,74 @@ def test_a_transfer_takes_from_one_account_and_gives_to_another_or_is_rejected_o
         Decided(replace(payer, balance=paid, version=8), amount.copy_negate(), reason, rejecting_account_id=by),
         Decided(replace(payee, balance=received, version=4), amount, reason, rejecting_account_id=by),
     )
+
+
+CAROL = replace(BOB, account_id="carol", version=1)
+FEE = (-30, 29, 1)
+DOLLARS = [replace(BOB, account_id=name, currency="USD", balance=Decimal(9)) for name in ("dan", "eve")]
+COMPOUNDS = {
+    "a payment with its fee": (FEE, (ALICE, BOB, CAROL), None),
+    "of a poor third": ((10, -3, -7), (ALICE, BOB, CAROL), "OVERDRAFT_LIMIT by carol"),
+    "in two currencies": ((-30, 30, -8, 8), (ALICE, BOB, *DOLLARS), None),
+    "across currencies": ((-30, 30), (ALICE, DOLLARS[0]), "CURRENCY_MISMATCH"),
+    "across currencies, poor": ((-300, 300), (ALICE, DOLLARS[0]), "CURRENCY_MISMATCH"),
+    "of a poor home": ((-300, 299, 1), (ALICE, BOB, CAROL), "OVERDRAFT_LIMIT by alice"),
+    "of two that are poor": ((300, -6, -294), (ALICE, BOB, CAROL), "OVERDRAFT_LIMIT by bob"),
+    "to a closed account, poor": ((-300, 299, 1), (ALICE, CLOSED_BOB, CAROL), "ACCOUNT_CLOSED by bob"),
+    "to a frozen account": (FEE, (ALICE, BOB, replace(CAROL, frozen=Frozen(credits=True))), "ACCOUNT_FROZEN by carol"),
+}
+
+
+@pytest.mark.parametrize(("amounts", "accounts", "rejection"), COMPOUNDS.values(), ids=COMPOUNDS)
+def test_all_legs_of_a_compound_are_posted_or_none(
+    amounts: Sequence[int], accounts: Sequence[Account], rejection: str | None
+) -> None:
+    reason, by = reason_and_account(rejection)
+    message = compound(*zip([account.account_id for account in accounts], amounts, strict=True))
+    assert decide(message, *accounts) == tuple(
+        Decided(
+            replace(account, balance=account.balance + moved, version=account.version + 1),
+            moved,
+            reason,
+            rejecting_account_id=by,
+        )
+        for account, amount in zip(accounts, amounts, strict=True)
+        for moved in [Decimal(0) if reason else Decimal(amount)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("legs", "sentence"),
+    [
+        ([("alice", -5), ("bob", 4)], "legs: the amounts sum to -1, expected 0"),
+        ([("alice", "-1e100"), ("bob", "1e100"), ("carol", "1e-100")], f"legs: the amounts sum to 0.{99 * '0'}1"),
+        ([("alice", -5), ("bob", 3), ("alice", 2)], "legs: expected each account once, got 2 legs of 'alice'"),
+        ([("alice", 0), ("bob", 0)], "legs: 1: amount: expected a number other than zero"),
+        ([("alice", -1)], "legs: expected `array` of length >= 2"),
+        ([(f"a-{number}", (-1) ** number) for number in range(22)], "legs: expected `array` of length <= 20"),
+        ([("alice", -1), ("bob\u200b", 1)], "legs: 2: account_id: U+200B at character 4 can't be seen"),
+        ([("alice", -1), ("bob", "+1")], 'legs: 2: amount: expected a decimal number, such as "12.50"'),
+    ],
+)
+def test_legs_that_no_accounts_make_valid_are_refused_with_a_sentence(
+    legs: Sequence[tuple[str, object]], sentence: str
+) -> None:
+    body = {
+        "type": "compound",
+        "transaction_id": "t-1",
+        "legs": [{"account_id": name, "amount": n} for name, n in legs],
+    }
+    with pytest.raises(InvalidMessage, match=f"^{re.escape(sentence)}"):
+        decode(json.dumps(body))
+
+
+def test_each_leg_keeps_to_the_decimals_of_its_own_account() -> None:
+    yen = [replace(each, currency="JPY", decimal_places=0) for each in (ALICE, BOB)]
+    euros = [replace(each, decimal_places=2) for each in (CAROL, replace(CAROL, account_id="dave"))]
+    legs = [("alice", -5), ("bob", 5), ("dave", "0.25"), ("carol", "-0.25")]
+    assert {each.reason for each in decide(compound(*legs), *yen, *reversed(euros))} == {None}
+    with pytest.raises(InvalidMessage, match=r"^legs: 3: amount: 2 decimals, expected at most 0, as many as JPY has$"):
+        decide(compound(*legs), *euros, *yen)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ledger.core.journal import ACCOUNT_FIELDS
+from ledger.core.journal import ACCOUNT_FIELDS, ids_in_legs
 from tools.teller.accounts import MOST_ENTRIES, read, read_account
 from tools.teller.dead_letters import counted_letters
 from tools.teller.failures import Failure, WrongUse, failure_of
@@ -153,7 +153,8 @@ class Answers:
         home = home or account_id
         first = self._story(account_id, transaction_id, home)
         request = first["entry"]["request"] if first["entry"] else {}
-        others = {request[name] for name in ACCOUNT_FIELDS if name in request} - {account_id}
+        named = {request[name] for name in ACCOUNT_FIELDS if name in request}
+        others = named.union(ids_in_legs(request.get("legs"))) - {account_id}
         return {"sides": [first, *(self._story(other, transaction_id, home) for other in sorted(others))]}
 
     def dead_letters(self) -> dict[str, Any]:

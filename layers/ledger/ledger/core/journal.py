@@ -32,7 +32,12 @@ FORMAT = 2
 
 
 ACCOUNT_FIELDS = ("account_id", "from_account_id", "to_account_id")
-"""The fields that hold account ids, in the order of a transaction's accounts. No type has others."""
+"""The fields that hold account ids, in the order of a transaction's accounts. Only `legs` have others."""
+
+
+def ids_in_legs(legs: Any) -> list[Any]:
+    """The account ids in the `legs` of a request, in which there may be anything."""
+    return [leg.get("account_id") for leg in legs if isinstance(leg, dict)] if isinstance(legs, list) else []
 
 
 class EntryId(NamedTuple):
@@ -133,7 +138,7 @@ class JournalEntry(Struct, frozen=True):
     @property
     def account_ids(self) -> tuple[str, ...]:
         """The transaction's accounts: those that the request names, and the other one of a reversal."""
-        named = [self.request.get(field) for field in ACCOUNT_FIELDS]
+        named = [self.request.get(field) for field in ACCOUNT_FIELDS] + ids_in_legs(self.request.get("legs"))
         other = self.outcome.reversal.other_account_id if self.outcome.reversal else None
         return tuple(dict.fromkeys(each for each in (*named, self.account_id, other) if isinstance(each, str)))
 

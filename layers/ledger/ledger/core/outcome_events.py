@@ -14,10 +14,11 @@ import msgspec
 
 from ledger.core.accounts import time_of, timestamp
 from ledger.core.decoding import MOST_ID_CHARACTERS, OTHER_SIDE, attribute
-from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json
+from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json, ids_in_legs
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.transaction_types.compound import MOST_LEGS
 
 SOURCE = "teller"
 SCHEMA_VERSION = 1
@@ -114,7 +115,7 @@ def _entry(item: Mapping[str, Any]) -> JournalEntry:
 
 
 def _not_in_a_request(value: object) -> NoReturn:
-    raise TypeError(f"request: expected texts, booleans and maps of texts, got {type(value).__name__}")
+    raise TypeError(f"request: expected texts, booleans, lists and maps of texts, got {type(value).__name__}")
 
 
 def _detail_type(entry: JournalEntry) -> str:
@@ -142,6 +143,7 @@ class _Ids(msgspec.Struct):
     account_id: Any = None
     from_account_id: Any = None
     to_account_id: Any = None
+    legs: Any = None
 
 
 _ids_decoder = msgspec.json.Decoder(_Ids)
@@ -155,9 +157,9 @@ def ids_in(content: TransactionMessage | str | None) -> dict[str, Any]:
         found = _ids_decoder.decode(content or "{}")
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         found = _Ids()
-    account_ids = filter(_is_id, (found.account_id, found.from_account_id, found.to_account_id))
+    named = (found.account_id, found.from_account_id, found.to_account_id, *ids_in_legs(found.legs)[:MOST_LEGS])
     transaction_id = found.transaction_id if _is_id(found.transaction_id) else None
-    return {"transaction_id": transaction_id, "account_ids": list(account_ids)}
+    return {"transaction_id": transaction_id, "account_ids": list(filter(_is_id, named))}
 
 
 def _is_id(value: Any) -> bool:

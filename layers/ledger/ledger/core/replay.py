@@ -249,11 +249,11 @@ def _wrong_accounts(
     context: Context,
 ) -> Mismatch | None:
     """The mismatch of an entry whose accounts aren't those of its request, or can't be known."""
-    account_ids, missing = message.account_ids, None
+    account_ids, missing = message.account_ids, ""
     try:
         account_ids = message.all_account_ids(context)
-    except NotYet as error:
-        missing = error
+    except (NotYet, Refusal) as error:
+        missing = str(error)
     is_another = message.home_entry_id != entry.home_entry_id
     if is_another or (entry.account_id not in account_ids and not missing):
         of = f"{quoted_id(message.transaction_id)} on {_named(account_ids)}"

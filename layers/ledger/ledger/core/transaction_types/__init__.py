@@ -11,6 +11,7 @@ from ledger.core.rules import RULES
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, Door, TransactionMessage
 from ledger.core.transaction_types.charge_interest import ChargeInterest
 from ledger.core.transaction_types.close_account import CloseAccount
+from ledger.core.transaction_types.compound import Compound
 from ledger.core.transaction_types.expire_hold import ExpireHold
 from ledger.core.transaction_types.freeze_account import FreezeAccount
 from ledger.core.transaction_types.hold import Hold
@@ -29,6 +30,7 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "import_account": ImportAccount,
     "transaction": Transaction,
     "transfer": Transfer,
+    "compound": Compound,
     "set_overdraft_limit": SetOverdraftLimit,
     "freeze_account": FreezeAccount,
     "set_interest": SetInterest,
@@ -58,6 +60,9 @@ def decode(body: str) -> TransactionMessage:
         check_time(field, getattr(message, field, None))
     for hold_id, hold in (message.holds or {}).items() if isinstance(message, ImportAccount) else ():
         _check_imported_hold(hold_id, hold, envelope.holds[hold_id].amount)
+    for number, leg in enumerate(message.legs, 1) if isinstance(message, Compound) else ():
+        check_id(f"legs: {number}: account_id", leg.account_id)
+        _check_spelling(f"legs: {number}: amount", envelope.legs[number - 1].amount)
     _check_job(message)
     check_names(body)
     return message
@@ -92,12 +97,13 @@ _TIMES = sorted(
         if field.type in (Time, Time | None)
     }
 )
-_HoldEnvelope = msgspec.defstruct("_HoldEnvelope", [("amount", msgspec.Raw, msgspec.Raw(b"0"))])
+_AmountEnvelope = msgspec.defstruct("_AmountEnvelope", [("amount", msgspec.Raw, msgspec.Raw(b"0"))])
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
     [
         ("type", str, "transaction"),
-        ("holds", dict[str, _HoldEnvelope] | None, None),  # type: ignore[valid-type]
+        ("holds", dict[str, _AmountEnvelope] | None, None),  # type: ignore[valid-type]
+        ("legs", list[_AmountEnvelope] | None, None),  # type: ignore[valid-type]
         *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS),
     ],
 )

@@ -181,8 +181,7 @@ class TransactionMessage(
         decimals than an account's.
         """
         known = self._known(accounts, context)
-        for account in known:
-            self._check_decimals(account.decimal_places, account.currency)
+        self._check_decimals_of(known)
         return common_rejection(known) or self.decide_for(known, context)
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
@@ -224,6 +223,10 @@ class TransactionMessage(
             if (number := getattr(self, field)) is not None:
                 yield field, number, expected
 
+    def _check_decimals_of(self, accounts: Sequence[Account]) -> None:
+        for account in accounts:
+            self._check_decimals(account.decimal_places, account.currency)
+
     def _check_decimals(self, most: int | None, currency: str) -> None:
         """Raises InvalidMessage for an amount with more decimals. None allows any number of them."""
         if most is None:
@@ -236,10 +239,14 @@ class TransactionMessage(
         known = []
         for account_id, account in zip(self.all_account_ids(context), accounts, strict=True):
             if account is None:
-                fields = (field for field in self.account_fields if getattr(self, field) == account_id)
-                raise UnknownAccount(f"{next(fields, 'its other account')}: no account {account_id!r} has been opened")
+                raise UnknownAccount(f"{self._field_of(account_id)}: no account {account_id!r} has been opened")
             known.append(account.accrued(context.posted_at))
         return known
+
+    def _field_of(self, account_id: str) -> str:
+        """The field that names the account."""
+        fields = (field for field in self.account_fields if getattr(self, field) == account_id)
+        return next(fields, "its other account")
 
 
 def check_decimals(field: str, number: Decimal, most: int, currency: str) -> None:
@@ -264,5 +271,7 @@ def _canonical(value: Any) -> Any:
             return value.astimezone(UTC).isoformat()
         case dict():
             return {name: _canonical(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_canonical(each) for each in value]
         case _:
             return value

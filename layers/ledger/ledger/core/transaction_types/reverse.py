@@ -9,7 +9,7 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import EXACT, WIDE, normalized
-from ledger.core.reason_codes import UnknownTransaction
+from ledger.core.reason_codes import InvalidMessage, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
@@ -46,7 +46,12 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         return (EntryId(self.of_account_id or self.account_id, self.of_transaction_id),)
 
     def all_account_ids(self, context: Context) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
+        """Raises InvalidMessage if the reversed transaction has more than two."""
+        account_ids = tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
+        if len(account_ids) > 2:
+            what = "a transaction of more than two accounts, expected one of two at most"
+            raise InvalidMessage(f"of_transaction_id: {what}: send a compound with the opposite amounts")
+        return account_ids
 
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
         """Each decision has the reversal; a rejection's is as it was before."""
