@@ -80,7 +80,8 @@ def test_the_event_of_a_letter_that_was_sent_again_has_its_first_sending() -> No
     assert delivered(again)["detail"]["first_sent"] == asdict(sent) | {"message_id": "m-0"}
 
 
-OF_EACH_TYPE = {type(each): each for each in (transfer(), *map(decode, map(json.dumps, life_of("alice"))))}
+OF_TWO_ACCOUNTS = (transfer(), samples.compound(("alice", -1), ("bob", 1)))
+OF_EACH_TYPE = {type(each): each for each in (*OF_TWO_ACCOUNTS, *map(decode, map(json.dumps, life_of("alice"))))}
 
 
 @pytest.mark.parametrize("name", TRANSACTION_TYPES)
@@ -102,7 +103,7 @@ SOUND = entry_item(entry_of(payment()))
 NUMBER_OF_DYNAMODB = "account_version, amount or another number: expected one of DynamoDB's"
 OF_A_REJECTION = "reason: expected one if and only if the status is REJECTED"
 TIME = "posted_at: expected a time with its offset, from year 1 to 9999 in UTC"
-TEXTS = "request: expected texts, booleans and maps of texts, got Decimal"
+TEXTS = "request: expected texts, booleans, lists and maps of texts, got Decimal"
 REVERSAL_OF_ONE = {"number": Decimal(1), "reversed_after": Decimal(1), "other_account_id": Decimal(1)}
 DAMAGED: list[tuple[str, Any, str]] = [
     *((name, None, f"{name}: missing") for name in ("account_id", "transaction_id", "request", "account_version")),
