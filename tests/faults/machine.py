@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ledger.core.profile_messages import decode as decode_update
 from ledger.core.transaction_types import Transfer
+from ledger.core.transaction_types.compound import Compound, Leg
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, violations
@@ -67,11 +68,21 @@ transfers = st.builds(
     st.integers(1, 60),
     whole_amounts,
 )
-"""Transfers between open accounts: of the random messages, few are."""
+compounds = st.builds(
+    lambda accounts, number, amounts: Compound(
+        transaction_id=f"compound-{number}",
+        legs=tuple(map(Leg, accounts, [*amounts, -sum(amounts)] if sum(amounts) else [*amounts])),
+    ),
+    st.permutations(ACCOUNTS),
+    st.integers(1, 20),
+    st.tuples(whole_amounts, whole_amounts),
+)
+"""Transfers and compounds of open accounts: of the random messages, few are."""
 messages = st.one_of(
     messages_of(account_ids, few_ids, amounts, limits),
     holds_and_reversals(st.sampled_from([*ACCOUNTS, *ACCOUNTS, "d"]), few_ids | st.just("first"), amounts),
     transfers,
+    compounds,
 )
 bodies = st.one_of(
     [messages.map(lambda message: json.dumps(message.canonical_payload()))] * 9 + [st.sampled_from(JUNK)]

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from conditional_writes.core.client import CONNECTIONS
+from ledger.core.journal import ACCOUNT_FIELDS, ids_in_legs
 from tools.teller.deployment import Deployment
 from tools.teller.times import time_of_answer
 from workers.dead_letters import OWN_ATTRIBUTES
@@ -131,7 +132,7 @@ def is_about(body: str, account_id: str, transaction_id: str) -> bool:
         return all(json.dumps(name, ensure_ascii=False) in body for name in (account_id, transaction_id))
     if not isinstance(fields, dict) or fields.get("transaction_id") != transaction_id:
         return False
-    return account_id in [fields.get(name) for name in ("account_id", "from_account_id", "to_account_id")]
+    return account_id in [*map(fields.get, ACCOUNT_FIELDS), *ids_in_legs(fields.get("legs"))]
 
 
 def look(deployment: Deployment, queue: str) -> Iterator[Letter]:
