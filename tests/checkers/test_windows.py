@@ -50,8 +50,9 @@ class ScheduledRuns:
             Run(RECONCILE, FIRST, "Continued"),
             Run(RECONCILE, FIRST, "Done"),
             Run(RECONCILE, FIRST, "DoneBefore"),
+            Run(CHARGE, SECOND, "DoneBefore"),
             Run(CHARGE, SECOND, "InProgress"),
-            Run(CHARGE, SECOND, "Done"),
+            Run(CHARGE, SECOND, "Done", meanwhile=2),
         ]
     )
 

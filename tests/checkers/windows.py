@@ -16,11 +16,15 @@ type Records = Mapping[str, Item]
 
 
 class Run(NamedTuple):
-    """A job's invocation. `outcome` is the outcome that it returned, or the class name of the error that it raised."""
+    """A job's invocation. `outcome` is the outcome that it returned, or the class name of the error that it raised.
+
+    The last `meanwhile` runs before it ended while it was on.
+    """
 
     job: str
     window: str
     outcome: str
+    meanwhile: int = 0
 
     @property
     def says_done(self) -> bool:
@@ -45,14 +49,17 @@ NIGHT_CLAIMS = (
 """
 
 
-def done_again(runs: Sequence[Run]) -> Iterator[str]:
-    """Yields a sentence for each run that worked on a window that an earlier run had done."""
-    done: set[tuple[str, str]] = set()
-    for run in runs:
-        if (run.job, run.window) in done and run.outcome in {"Done", "Continued"}:
+def done_again(runs: list[Run]) -> Iterator[str]:
+    """Yields a sentence for each run that worked on a window that an earlier run had done.
+
+    If a run finds the window done while another one is on, it may have been that one.
+    """
+    for number, run in enumerate(runs):
+        before = runs[: number - run.meanwhile] + [each for each in runs[:number] if each.outcome == "Done"]
+        if run.outcome in {"Done", "Continued"} and any(
+            each.says_done and (each.job, each.window) == (run.job, run.window) for each in before
+        ):
             yield f"{run.job} for {run.window} was done before, but ended again with {run.outcome!r}"
-        if run.says_done:
-            done.add((run.job, run.window))
 
 
 def undone(runs: Sequence[Run], records: Records) -> Iterator[str]:

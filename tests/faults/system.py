@@ -167,7 +167,7 @@ class System:
     ) -> str:
         """Invokes a job. Returns its outcome. The event is delivered again unless the job is done."""
         sends = event["job"] in (CHARGE, EXPIRE)
-        function = self.jobs[event["job"]][worker]
+        function, ended = self.jobs[event["job"]][worker], len(self.runs)
         self.clock.seconds += 0.001
         clients = [function.dynamodb, function.queue.client] if sends else [function.client]
         context = Context(RESERVED_SECONDS if one_step else 60)
@@ -176,7 +176,7 @@ class System:
                 outcome = run_job(function, event, context)
             except (Killed, Exception) as error:  # noqa: BLE001 (the message comes again after any error)
                 outcome = type(error).__name__
-        self.runs.append(Run(event["job"], event["scheduled_time"], outcome))
+        self.runs.append(Run(event["job"], event["scheduled_time"], outcome, len(self.runs) - ended))
         if event in self.events:
             self.events.remove(event)
         if outcome not in {"Done", "DoneBefore"}:
