@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 from tests.unit.test_teller_accounts import ACCOUNT, HOLD, entry
 from tests.unit.test_teller_page import COMMANDS
 from tools.local_aws.server import PROJECT
-from tools.teller import dead_letters, jobs
+from tools.teller import dead_letters, importing, jobs
 from tools.teller.command import app
 from tools.teller.failures import Failure
 from tools.teller.job_records import LockRecord, RunOfJob
@@ -108,6 +110,7 @@ def test_a_statement_of_hostile_texts_is_harmless_in_each_form(form: str, monkey
 
 CHANGES = [
     "send FILE",
+    "import FILE --totals EUR=1",
     "post FILE",
     "freeze a --debits",
     "dead-letters redrive transactions",
@@ -139,6 +142,10 @@ def test_on_a_prod_stack_nothing_is_changed_without_a_yes(
     monkeypatch.delattr(Deployment, "invoke")
     file = tmp_path / "day.jsonl"
     file.write_text('{"transaction_id": "t", "account_id": "a", "amount": 1}')
+    found = SimpleNamespace(accounts=1, totals={"EUR": Decimal(1)}, sha256="")
+    monkeypatch.setattr(importing, "_checked", lambda *_: found)
+    monkeypatch.setattr(importing, "_check_new", lambda *_: None)
+    monkeypatch.setattr(importing, "Imported", lambda _: None)
     out, err, status = run(change.replace("FILE", str(file)), monkeypatch)
     assert (out, status) == ("", 2), err
     assert "is a prod stack: to " in err
