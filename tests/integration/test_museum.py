@@ -20,8 +20,9 @@ MUSEUM = PROJECT / "tests" / "museum"
 
 
 def messages() -> list[dict[str, Any]]:
-    """The books of other tests, and messages of all types."""
-    return [*BOOKS, *HELD_BOOKS, *life_of("erin")]
+    """The books of other tests, messages of all types with one account, and a compound."""
+    legs = [{"account_id": name, "amount": amount} for name, amount in (("ann", "-3"), ("ben", "2"), ("alice", "1"))]
+    return [*BOOKS, *HELD_BOOKS, *life_of("erin"), {"type": "compound", "transaction_id": "c-1", "legs": legs}]
 
 
 if "TELLER_MUSEUM" in os.environ:
