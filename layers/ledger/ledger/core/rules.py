@@ -98,10 +98,17 @@ def all_or_none(accounts: Sequence[Account], decisions: Sequence[Decision]) -> t
 
 
 def moved(account: Account, amount: Decimal) -> Decision:
-    """A debit (`amount` < 0) or a credit: as `moved_within_limit`, unless the account is frozen for it."""
+    """A debit (`amount` < 0) or a credit.
+
+    One for which the account is frozen is rejected, and a debit below the overdraft limit or of held money. So is a
+    balance that DynamoDB can't hold exactly. A credit is posted below the limit, too.
+    """
     if is_frozen_for(account, amount):
         return rejected(account, RejectionReason.ACCOUNT_FROZEN)
-    return moved_within_limit(account, amount)
+    decision = moved_whatever_the_limit(account, amount)
+    if not decision.reason and amount < 0 and account.available < amount.copy_negate():
+        return rejected(account, RejectionReason.OVERDRAFT_LIMIT)
+    return decision
 
 
 def is_frozen_for(account: Account, amount: Decimal) -> bool:
@@ -109,20 +116,8 @@ def is_frozen_for(account: Account, amount: Decimal) -> bool:
     return account.frozen.debits if amount < 0 else account.frozen.credits
 
 
-def moved_within_limit(account: Account, amount: Decimal) -> Decision:
-    """A debit or a credit of Teller's own, which no freeze stops.
-
-    A debit below the overdraft limit, or of held money, is rejected. So is a balance that DynamoDB can't hold exactly.
-    A credit is posted below the limit, too.
-    """
-    decision = moved_whatever_the_limit(account, amount)
-    if not decision.reason and amount < 0 and account.available < amount.copy_negate():
-        return rejected(account, RejectionReason.OVERDRAFT_LIMIT)
-    return decision
-
-
 def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
-    """As `moved_within_limit`, of money that was held, when the limit was kept, and of interest."""
+    """As `moved`, of money that was held, when the limit was kept, and of interest."""
     if isinstance(account, StandIn) and account.rejects:
         return rejected(account, account.rejects)
     try:
