@@ -1,6 +1,9 @@
 # Two environments: .venv has what the functions and their tests import, .venv-tools has SAM and the local AWS (each pins
 # another botocore). They are made from the pinned requirements, with Python 3.13 and nothing else.
 
+# Without bytecode of the tests each worker would rewrite all their assertions.
+unexport PYTHONDONTWRITEBYTECODE
+
 PORT ?= 4566
 PYTHON ?= python3.13
 
@@ -100,7 +103,8 @@ clean:
 	rm -rf .venv .venv-tools .aws-sam .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 .PHONY: setup
-setup: .venv/made .venv-tools/made
+setup:
+	@$(MAKE) --no-print-directory --jobs=2 .venv/made .venv-tools/made
 
 .venv/made: tests/requirements.txt layers/dependencies/requirements.txt | python
 	@echo "Making .venv: what the functions and their tests import"

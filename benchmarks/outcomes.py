@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.engine import new_ministack
-from benchmarks.plot import draw_distributions
 from tools import prices
 from tools.local_aws import functions, stack
 from tools.local_aws.consumers import Consumer, new_consumer
@@ -321,6 +320,8 @@ _SHORT = {"invocations": "invo-\ncations", "GB-seconds": "GB-s"}
 
 
 def draw(times: Mapping[str, Sequence[Heard]]) -> None:
+    from benchmarks.plot import draw_distributions  # noqa: PLC0415 (a test of the counts needs no matplotlib)
+
     title = "Time from a message to its event, and its parts, on the local AWS: the share of messages within it"
     draw_distributions({load: _by_part(heard) for load, heard in times.items()}, title, PICTURE)
 

@@ -26,9 +26,9 @@ def main(requirements: str) -> int:
 
 
 def show(progress: str) -> None:
-    """Replaces the line on a terminal. A log of `make` gets none of it."""
+    """Replaces the line on a terminal, which two environments may share. A log of `make` gets none of it."""
     if sys.stdout.isatty():
-        print(f"\r\033[K{progress}", end="", flush=True)
+        print(f"\r\033[K{progress and f'{Path(sys.prefix).name}: {progress}'}", end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ NO_VALUE = {"Ref": "AWS::NoValue"}
 LONG_FORMS = {"Fn::If": "If", "Fn::Sub": "Sub", "Fn::GetAtt": "GetAtt", "Fn::Join": "Join", "Fn::Split": "Split"}
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Reads CloudFormation's short tags: `!Ref X` as {"Ref": "X"}."""
 
 

@@ -16,10 +16,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from ledger.core.outcome_events import SOURCE
 from ledger.outcome_publisher import ChangedEntry, OutcomePublisher
-from workers.clients import events_client, sqs_client
-from workers.event_bus import EventBus
+from workers.event_bus import EventBus, events_client
 from workers.invocation import deadline_of
 from workers.logs import function_logger
+from workers.sending import sqs_client
 from workers.stream_records import INSERT, NotAStreamEvent, records_of
 
 logger = function_logger()

@@ -17,10 +17,10 @@ from ledger.core.outcome_events import SOURCE
 from ledger.outcome_publisher import OutcomePublisher
 from ledger.republishing import Republisher
 from ledger.tables import LedgerTables
-from workers.clients import events_client, sqs_client
-from workers.event_bus import EventBus
+from workers.event_bus import EventBus, events_client
 from workers.invocation import deadline_of
 from workers.logs import function_logger
+from workers.sending import sqs_client
 
 logger = function_logger()
 metrics = Metrics()

@@ -11,7 +11,7 @@ from tests.checkers.windows import due_though_charged, open_though_expired, wind
 from tests.support.bodies import opening, payment, rate
 from tests.support.command import Command
 from tests.support.deployed import Bank, changed_function, until
-from tools.local_aws.jobs import function_name, read_report, run_job
+from tools.local_aws.scheduler import function_name, read_report, run_job
 
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 NEXT_NIGHT = NIGHT + timedelta(days=1)

@@ -23,8 +23,8 @@ from tests.support.template import resources
 from tools import restore
 from tools.local_aws import server, stack
 from tools.local_aws.day import believable_day
-from tools.local_aws.jobs import run_job
 from tools.local_aws.profiles_day import believable_updates
+from tools.local_aws.scheduler import run_job
 from tools.local_aws.server import free_port, running
 from tools.local_aws.tables import scan
 from tools.teller.deployment import Deployment

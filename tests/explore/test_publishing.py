@@ -18,8 +18,8 @@ from tests.explore.bank import DELIVERY_SECONDS, LAST, NAMES, Bank, Opened, rais
 from tests.explore.scenario import Scenario
 from tests.support.bodies import opening, payment
 from tests.support.in_process import IN_PROCESS, Aws
-from workers.clients import events_client, sqs_client
-from workers.event_bus import EventBus
+from workers.event_bus import EventBus, events_client
+from workers.sending import sqs_client
 
 LETTERS = f"{IN_PROCESS.url}/000000000000/dead"
 

@@ -9,8 +9,7 @@ from ledger.core.outcome_events import OutcomeEvent, refusal_event
 from tests.support.every_event import SeenEvents
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.server import Endpoint
-from workers.clients import events_client
-from workers.event_bus import EventBus
+from workers.event_bus import EventBus, events_client
 
 
 def test_an_event_without_its_schema_is_found_at_its_publication_and_at_its_arrival(

@@ -14,7 +14,7 @@ from typing import Any
 from conditional_writes.core.items import from_dynamodb
 from tests.checkers.windows import windows_done
 from tests.support.deployed import changed_function, until
-from tools.local_aws.jobs import function_name, queue_url, read_report, run_job, send
+from tools.local_aws.scheduler import function_name, queue_url, read_report, run_job, send
 from tools.local_aws.stack import Stack
 from tools.local_aws.tables import scan
 

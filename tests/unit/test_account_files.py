@@ -17,8 +17,8 @@ from tests.unit.test_message_files import Queues
 from tools.teller import importing
 from tools.teller import send as sending
 from tools.teller.account_files import CheckedAccounts, checked, is_csv, messages_from
+from tools.teller.message_queues import MessageQueue
 from tools.teller.places import Place, read_place
-from tools.teller.queues import MessageQueue
 
 HEADER = "account_id,currency,balance,overdraft_limit,source_reference,as_of,holds,description"
 ROW = "acc-1,EUR,12.50,-500,core/1,2026-11-19T23:00:00Z,,"

@@ -22,8 +22,8 @@ from tools.teller.command import app
 from tools.teller.failures import Failure
 from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of
 from tools.teller.letters import Letter, Origin, QueueName, Sending
+from tools.teller.message_queues import Counts
 from tools.teller.operator import Operator
-from tools.teller.queues import Counts
 from tools.teller.redriving import as_of_its_origin
 
 DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)

@@ -15,8 +15,8 @@ from tests.support.strategies import any_message, profile_updates
 from tools.teller import send as sending
 from tools.teller.failures import Failure
 from tools.teller.message_files import checked, queue_of
+from tools.teller.message_queues import MessageQueue
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
-from tools.teller.queues import MessageQueue
 from tools.teller.send import send_from
 
 GOOD = '{"transaction_id": "t", "account_id": "a", "amount": 1}'

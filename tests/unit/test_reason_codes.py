@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.core import reason_codes
-from ledger.core.reason_codes import InvalidMessage, NotYet, PayloadChanged, ReasonCode, Refusal, UnknownAccount
+from ledger.core.reason_codes import IdReused, InvalidMessage, NotYet, ReasonCode, Refusal, UnknownAccount
 from ledger.dispositions import disposition_of
 from workers.batches import GivenUp
 from workers.queue_messages import Again, Dead, Waiting
@@ -26,7 +26,7 @@ def test_each_refusal_has_a_code() -> None:
     assert {each.__name__: each.code for each in found} == {  # type: ignore[attr-defined]
         "InvalidMessage": ReasonCode.INVALID_MESSAGE,
         "WrongQueue": ReasonCode.WRONG_QUEUE,
-        "PayloadChanged": ReasonCode.PAYLOAD_CHANGED,
+        "IdReused": ReasonCode.PAYLOAD_CHANGED,
         "UnknownAccount": ReasonCode.UNKNOWN_ACCOUNT,
         "UnknownHold": ReasonCode.UNKNOWN_HOLD,
         "UnknownTransaction": ReasonCode.UNKNOWN_TRANSACTION,
@@ -38,7 +38,7 @@ def test_an_invalid_messages_sentence_is_cut() -> None:
     assert str(InvalidMessage("x" * 301)) == "x" * 299 + "…"
 
 
-INVALID, CHANGED = InvalidMessage("no amount"), PayloadChanged("another amount", "POSTED")
+INVALID, CHANGED = InvalidMessage("no amount"), IdReused("another amount", "POSTED")
 UNKNOWN = UnknownAccount("no account 'alice' has been opened")
 DISPOSITIONS: dict[Exception, Dead | Waiting] = {
     INVALID: Dead(ReasonCode.INVALID_MESSAGE, "no amount", INVALID.details),

@@ -15,7 +15,7 @@ from tests.support.sqs import Message, Sqs
 from tools.teller import redriving
 from tools.teller.failures import Failure
 from tools.teller.letters import QueueName, Received, look
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 from tools.teller.redriving import redrive
 
 pytestmark = pytest.mark.usefixtures("one_call_at_a_time")

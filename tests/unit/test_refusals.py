@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.core.items import from_dynamodb
 from ledger.core.journal import EntryId
-from ledger.core.reason_codes import PayloadChanged, ReasonCode
+from ledger.core.reason_codes import IdReused, ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.refusals import RECORDING_SECONDS, TELLING_SECONDS, RefusalEvents, RefusalRecords
@@ -74,7 +74,7 @@ def test_a_message_that_was_decoded_is_told_of_by_its_ids_and_with_the_status_of
     refusals: RefusalEvents, stubbed_events: Stubbed
 ) -> None:
     """Else it would look as if the transaction had failed that was posted under this id."""
-    changed = disposition_of(PayloadChanged("with another amount", "POSTED"))
+    changed = disposition_of(IdReused("with another amount", "POSTED"))
     decoded = payment(transaction_id="t-2", account_id="bob")
     refusals.publish(dead(message("anything", changed, content=decoded)), plenty())
     [detail] = details(stubbed_events)

@@ -13,7 +13,7 @@ from tools.teller.deployment import function_of
 from tools.teller.figures import BECAME, Figures, figures
 from tools.teller.job_records import A_DAY, JOBS, JobRecords, LockRecord, RunOfJob
 from tools.teller.letters import QueueName
-from tools.teller.queues import Counts, MessageQueue
+from tools.teller.message_queues import Counts, MessageQueue
 from tools.teller.status import Status
 
 NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)

@@ -26,19 +26,19 @@ from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import NIGHT_CLAIMS, due_though_charged, open_though_expired
-from tools.local_aws import jobs, left_running, stack
+from tools.local_aws import left_running, scheduler, stack
 from tools.local_aws.consumers import EVERYTHING, Event, new_consumer
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
-from tools.local_aws.progress import at_work
 from tools.local_aws.queues import DeadLetter, messages_in_flight, waiting_messages
 from tools.local_aws.server import LocalAwsError, port_number
+from tools.local_aws.spinner import at_work
 from tools.local_aws.tables import Tables
 from tools.local_aws.up import first_commands
 from tools.teller.deployment import Deployment
 from tools.teller.letters import QueueName, in_general, look
 from tools.teller.message_files import queue_of
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 
 COMMAND = "make demo"
 MESSAGES = 3_000
@@ -201,12 +201,12 @@ def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
     """Returns a sentence for each violation."""
     found = []
     for name in ("expire_holds", "charge_overdraft_interest", "reconcile_accounts"):
-        reports = [jobs.run_job(deployed, name, NIGHT) for _ in range(2)]
+        reports = [scheduler.run_job(deployed, name, NIGHT) for _ in range(2)]
         console.print(f"   {name:<27}done, and the second message did nothing")
         if reports[0] != reports[1]:
             found.append(f"{name}: two messages for one time left two reports: {reports}")
         _wait_until_empty(deployed, MessageQueue.ADMINISTRATION)
-    report = jobs.read_report(deployed, NIGHT)
+    report = scheduler.read_report(deployed, NIGHT)
     console.print(f"   Reconciled {report['accounts_checked']} accounts: {report['mismatches']} mismatches")
     return found + [f"reconciliation: {sentence}" for sentence in report["first_mismatches"]]
 

@@ -19,7 +19,7 @@ from aws_lambda_powertools.metrics import EphemeralMetrics
 from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import Tables, create_attempts_table, create_locks_table
 from tools.teller.message_files import queue_of
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 
 QUEUE_LIMITS = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
 """Variables of both queues' functions, as in template.yaml but for the waits: here they are few."""

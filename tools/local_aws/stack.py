@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.local_aws.progress import Say
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, LocalAwsError
+from tools.local_aws.spinner import Say
 
 NAME = "teller-dev"
 BUILT = PROJECT / ".aws-sam" / "build" / "template.yaml"

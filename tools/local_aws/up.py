@@ -9,9 +9,9 @@ import sys
 from rich.console import Console
 
 from tools.local_aws import left_running, stack
-from tools.local_aws.progress import at_work
 from tools.local_aws.sam_local import write_settings
 from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, port_number
+from tools.local_aws.spinner import at_work
 
 COMMAND = "make up"
 LOOPBACK = "127.0.0.1"

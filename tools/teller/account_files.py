@@ -23,7 +23,7 @@ from ledger.core.transaction_types import decode_from
 from ledger.core.transaction_types.base import Context, Door
 from ledger.core.transaction_types.import_account import ImportAccount
 from tools.teller.message_files import NOT_FOR_SQS, Checked, FileMessage, add_problem
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 
 COLUMNS = {
     each.encode_name: each.required

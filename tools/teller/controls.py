@@ -12,8 +12,8 @@ from ledger.core.transaction_types import decode_from
 from ledger.core.transaction_types.base import Door
 from tools.teller.accounts import AccountId, read
 from tools.teller.failures import WrongUse
+from tools.teller.message_queues import MessageQueue
 from tools.teller.operator import Operator, YesOption, subcommand
-from tools.teller.queues import MessageQueue
 
 DescriptionOption = Annotated[
     str | None, typer.Option("--description", help="Why: it stays in the journal.", metavar="TEXT")

@@ -16,10 +16,10 @@ from tools.teller.failures import Failure, NotFound, WrongUse
 from tools.teller.groups import ListByDefault
 from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of, with_comments
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received, in_general, is_about, look
+from tools.teller.message_queues import MessageQueue, counts_of
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.printed_tables import Rows, fields_table, table
 from tools.teller.progress import progress_bar
-from tools.teller.queues import MessageQueue, counts_of
 from tools.teller.redriving import Redriven, redrive
 from tools.teller.times import duration, shown
 from tools.teller.words import counted

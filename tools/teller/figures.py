@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from tools.teller.deployment import Deployment, function_of
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 
 HOUR = timedelta(hours=1)
 FRESH = timedelta(minutes=10)

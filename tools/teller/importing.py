@@ -33,11 +33,11 @@ from tools.teller.account_files import (
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.message_files import MOST_SENTENCES
+from tools.teller.message_queues import MessageQueue, counts_of
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place
 from tools.teller.printed_tables import Rows, table
 from tools.teller.progress import progress_bar
-from tools.teller.queues import MessageQueue, counts_of
 from tools.teller.send import send_from, send_rest, time_of_change
 from tools.teller.words import counted
 from workers.packing import packed

@@ -16,7 +16,7 @@ from ledger.core.reason_codes import InvalidMessage, Refusal
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.letters import Letter
 from tools.teller.message_files import check
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 from workers.queue_messages import printable
 
 COMMENT = "#"

@@ -16,7 +16,7 @@ from ledger.core import profile_messages, transaction_types
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types.base import Door
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 
 MOST_SENTENCES = 10
 """About lines that are wrong. The others are counted."""

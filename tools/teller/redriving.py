@@ -23,7 +23,7 @@ from tools.teller.failures import Failure
 from tools.teller.job_records import JOBS
 from tools.teller.job_runs import begin
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 from tools.teller.republishing import publish_again
 from workers.dead_letters import MAXIMUM_ATTRIBUTES, OWN_ATTRIBUTES
 from workers.retrying import until_deadline

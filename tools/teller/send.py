@@ -13,10 +13,10 @@ from conditional_writes.core.client import CONNECTIONS
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.message_files import Checked, FileMessage, checked, messages_from
+from tools.teller.message_queues import MessageQueue
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
 from tools.teller.progress import progress_bar
-from tools.teller.queues import MessageQueue
 from tools.teller.words import counted
 from workers.packing import packed
 from workers.retrying import until_deadline

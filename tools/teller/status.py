@@ -11,9 +11,9 @@ from tools.teller.deployment import Deployment
 from tools.teller.figures import BECAME, Figures, figures
 from tools.teller.job_records import JOBS, JobRecords, LockRecord, is_enabled, read_job
 from tools.teller.letters import QueueName
+from tools.teller.message_queues import Counts, MessageQueue, counts_of
 from tools.teller.operator import Operator, subcommand
 from tools.teller.printed_tables import Rows, table
-from tools.teller.queues import Counts, MessageQueue, counts_of
 from tools.teller.times import TO_THE_MINUTE, duration, shown
 from tools.teller.words import counted
 

@@ -12,11 +12,11 @@ from tools.teller.dead_letters import letter_table
 from tools.teller.failures import Failure, NotFound
 from tools.teller.holds import hold_of
 from tools.teller.letters import QueueName, is_about, look
+from tools.teller.message_queues import Counts, MessageQueue, counts_of
 from tools.teller.money import money, most_places
 from tools.teller.operator import Operator, subcommand
 from tools.teller.plain import as_json
 from tools.teller.printed_tables import Rows, fields_table
-from tools.teller.queues import Counts, MessageQueue, counts_of
 from tools.teller.times import shown
 from tools.teller.words import counted
 

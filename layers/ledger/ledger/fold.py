@@ -32,7 +32,7 @@ from ledger.core.journal import (
     outcome_of,
     seal_of,
 )
-from ledger.core.reason_codes import PayloadChanged
+from ledger.core.reason_codes import IdReused
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import RULES, Status, check_effects
 from ledger.core.transaction_types.base import Context, TransactionMessage
@@ -151,7 +151,7 @@ class Fold(Struct):
         The entries of two accounts commit together, so either of them says that the transaction was decided. That on
         its home is returned, unless only the other one was read.
 
-        Raises PayloadChanged if the entry is of another request, NotYet, and NotRead.
+        Raises IdReused if the entry is of another request, NotYet, and NotRead.
         """
         account_ids: Sequence[str] = transaction.account_ids
         entry = self._own_entry(transaction, account_ids)
@@ -159,7 +159,7 @@ class Fold(Struct):
             account_ids = transaction.all_account_ids(Context(self._entry))
             entry = self._own_entry(transaction, account_ids)
         if entry and entry.request != request:
-            raise _payload_changed(entry, request)
+            raise _id_reused(entry, request)
         return account_ids, entry
 
     def replay(self, entry: JournalEntry) -> Decided:
@@ -326,10 +326,10 @@ class _CompletedRecord(DataRecord):
         return self.entry
 
 
-def _payload_changed(entry: JournalEntry, request: dict[str, Any]) -> PayloadChanged:
+def _id_reused(entry: JournalEntry, request: dict[str, Any]) -> IdReused:
     names = sorted(entry.request.keys() | request.keys())
     different = [name for name in names if entry.request.get(name) != request.get(name)]
-    return PayloadChanged(
+    return IdReused(
         f"transaction_id: {entry.transaction_id!r} was used before on account {entry.home_account_id!r}"
         f" with another {', '.join(different)}",
         entry.outcome.status,

@@ -15,12 +15,11 @@ from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import timestamp
 from ledger.core.journal import EntryId
 from ledger.core.outcome_events import SOURCE, ids_in, refusal_event
-from ledger.core.refusals import RefusalRecord, refusal_item
+from ledger.core.refusal_record import RefusalRecord, refusal_item
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables
 from ledger.unconditional_writes import write_all
-from workers.clients import events_client
-from workers.event_bus import EventBus
+from workers.event_bus import EventBus, events_client
 from workers.queue_messages import Dead, QueueMessage
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ledger.core.read_requests import (
     ReadTransaction,
     decode_request,
 )
-from ledger.core.refusals import refusal_from_item
+from ledger.core.refusal_record import refusal_from_item
 from ledger.core.reversals import reversed_from_item
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions

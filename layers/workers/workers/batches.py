@@ -18,7 +18,6 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import Deadline
 from workers.attempts import MAXIMUM_BEGUN, NOT_BEGUN, Attempts
-from workers.clients import sqs_client
 from workers.dead_letters import send_dead_letters
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
 from workers.queue_messages import (
@@ -35,6 +34,7 @@ from workers.queue_messages import (
     printable_reason,
 )
 from workers.redelivery import acknowledge, delay_redelivery, delay_seconds_of
+from workers.sending import sqs_client
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient

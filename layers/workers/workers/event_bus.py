@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
-from conditional_writes.core.client import CONNECTIONS
+from conditional_writes.core.client import CONNECTIONS, new_client
 from workers.packing import packed
 from workers.parallel import in_parallel
 from workers.retrying import until_deadline
@@ -24,6 +24,12 @@ _ABOUT_THE_EVENT = {"InvalidArgument", "MalformedDetail", "RedactionFailure"}
 permission. https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html"""
 _ABOUT_THE_REQUEST = {"SerializationException", "ValidationException"}
 """Codes of a refused request. One of its events may be the cause."""
+
+
+def events_client(read_seconds: int) -> "EventBridgeClient":
+    """Makes one attempt of each request: `EventBus` tries again by itself, and an event may come twice."""
+    client: EventBridgeClient = new_client("events", retries={"total_max_attempts": 1}, read_timeout=read_seconds)
+    return client
 
 
 class Event(Protocol):

@@ -22,12 +22,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, Put, Write, key
 from conditional_writes.core.items import copied
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone, WindowForgotten
-from workers.clients import sqs_client
 from workers.dead_letters import send_dead_letters
 from workers.invocation import deadline_of, lease_seconds_of
 from workers.job_events import InvalidEvent, Refusal, event_in, scheduled_time_of
 from workers.queue_messages import Dead, NotAnSqsEvent, QueueMessage, message_from_record, message_id_of
-from workers.sending import NotSent
+from workers.sending import NotSent, sqs_client
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient

@@ -19,7 +19,7 @@ from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import SAMPLE_QUEUES, Queue, record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import refill, scan
-from tools.teller.queues import MessageQueue
+from tools.teller.message_queues import MessageQueue
 from workers.batches import Measurement
 
 _numbers = itertools.count(1)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tools.teller.queues import counts_of
+from tools.teller.message_queues import counts_of
 from tools.teller.tail import Event, listening, take
 from tools.teller.verify.run import USUAL_SECONDS, Run, payment
 from tools.teller.verify.steps import Step, different

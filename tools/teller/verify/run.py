@@ -17,7 +17,7 @@ from conditional_writes import Deadline
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
-from tools.teller.queues import counts_of
+from tools.teller.message_queues import counts_of
 from tools.teller.times import time_of_answer
 from tools.teller.verify.resources import Resources
 from workers.sending import Message, NotSent, send_all

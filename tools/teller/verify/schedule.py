@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from tools import prices
 from tools.teller.job_records import JOBS, RunOfJob, read_lock, read_runs
 from tools.teller.job_runs import begin
-from tools.teller.queues import counts_of
+from tools.teller.message_queues import counts_of
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, different
 

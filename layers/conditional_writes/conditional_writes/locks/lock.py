@@ -25,7 +25,7 @@ from conditional_writes.core.loop import OutcomeUnknown, Plan, write
 from conditional_writes.core.requests import Check, Condition, Update, Write
 from conditional_writes.core.steps import Pause, Steps, blocking, steps
 from conditional_writes.core.together import Conflict, write_together
-from conditional_writes.locks.record import READABLE, why_unreadable
+from conditional_writes.locks.attribute_types import READABLE, why_unreadable
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

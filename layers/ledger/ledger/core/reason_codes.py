@@ -58,7 +58,7 @@ class WrongQueue(Refusal):
     code = ReasonCode.WRONG_QUEUE
 
 
-class PayloadChanged(Refusal):
+class IdReused(Refusal):
     """The transaction id was used before on one of its accounts, with another payload: the text names the fields.
 
     `original_status` is that of the entry under this id: POSTED or REJECTED.
