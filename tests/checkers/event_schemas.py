@@ -70,9 +70,9 @@ def _wrong_outcome(detail: Mapping[str, Any]) -> list[str]:
     request = detail["request"]
     accounts = [request[name] for name in ("account_id", "from_account_id", "to_account_id") if name in request]
     accounts += [leg["account_id"] for leg in request.get("legs", [])]
-    other = detail.get("reversal", {}).get("other_account_id")
-    if other in accounts:  # so the entry is on the account that the request doesn't name
-        accounts = [detail["account_id"]] if detail["account_id"] != other else ["another one"]
+    others = detail.get("reversal", {}).get("other_account_ids", [])
+    if set(others) & set(accounts):  # so the entry is on an account that the request doesn't name
+        accounts = [detail["account_id"]] if detail["account_id"] not in others else ["another one"]
     expected = {
         "id": [f"{detail['account_id']}#{detail['account_version']}"],
         "account_id": accounts,

@@ -45,8 +45,8 @@ OPENINGS = ("open_account", "import_account")
 DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
 """By ISO 4217, of the currencies in use here. Another code has no rule."""
 MOST_OPEN_HOLDS = 20
-MOST_REVERSED = 2
-"""Accounts of a transaction that can be reversed."""
+MOST_IN_PART = 2
+"""Accounts of a transaction of which a part can be reversed."""
 EXACTLY = Context(prec=1000)
 """Has more digits than any sum, so that nothing is rounded."""
 
@@ -62,11 +62,13 @@ class Invalid(Exception):
 
 
 class Reversal(NamedTuple):
-    """How many reversals a transaction had and their sum, with this one if it is posted; and its other account."""
+    """How many reversals a transaction had and their sum on the account, with this one if it is posted; and the other
+    accounts.
+    """
 
     number: int
     reversed_after: Decimal
-    other_account_id: str | None
+    other_account_ids: tuple[str, ...]
 
 
 class Effect(NamedTuple):
@@ -167,8 +169,6 @@ def effects(
         known = [_new(payload, minor_units=minor_units)]
     else:
         known = [state for state in states if state]
-    if payload["type"] == "reverse" and len(names) > MOST_REVERSED:
-        raise Invalid("of_transaction_id")
     if len(known) < len(states) or (payload["type"] == "reverse" and not _is_known(payload, journal)):
         return None
     if payload["type"] not in OPENINGS or known[0]["version"] == 0:
@@ -192,7 +192,7 @@ def effects(
                 amount,
                 # The first account alone has other fields that change.
                 _next(state, amount, changes if name == names[0] and not reason else {}),
-                _reversal(payload, journal, [each for each in names if each != name], amount),
+                _reversal(payload, journal, name, amount),
                 rejecting_account_id,
             )
             for name, state, amount in zip(names, known, amounts, strict=True)
@@ -253,12 +253,13 @@ def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> No
                 raise Invalid(f"{number}")
 
 
-def _reversal(payload: Mapping[str, Any], journal: Journal, others: Sequence[str], amount: Decimal) -> Reversal | None:
+def _reversal(payload: Mapping[str, Any], journal: Journal, account_id: str, amount: Decimal) -> Reversal | None:
     if payload["type"] != "reverse":
         return None
-    number, before = journal.reversed(reversed_id_of(payload))
+    number, before = journal.reversed((account_id, *reversed_id_of(payload)[1:]))
     posted = [abs(amount)] if amount else []
-    return Reversal(number + len(posted), before + sum(posted), *others or [None])
+    others = tuple(each for each in account_ids(payload, journal) if each != account_id)
+    return Reversal(number + len(posted), before + sum(posted), others)
 
 
 def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others: State) -> Decided | None:
@@ -383,7 +384,9 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
 
 
 def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> Decided:
-    reversed_id = reversed_id_of(payload)
+    reversed_id, names = reversed_id_of(payload), account_ids(payload, journal)
+    if len(names) > MOST_IN_PART and "amount" in payload:
+        raise Invalid("amount")
     whole, (_, before) = journal.amount(reversed_id), journal.reversed(reversed_id)
     left = abs(whole) - before
     amount = Decimal(payload.get("amount", left))
@@ -397,7 +400,9 @@ def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> 
         return Decided("BALANCE_OUT_OF_RANGE")
     back = -amount if whole > 0 else amount
     amounts = [back, -back][: len(accounts)]
-    by_amount = sorted(range(len(amounts)), key=lambda at: amounts[at])
+    if len(names) > MOST_IN_PART:
+        amounts = [-journal.amount((name, *reversed_id[1:])) for name in names]
+    by_amount = sorted(range(len(amounts)), key=lambda at: amounts[at] > 0)
     return _first(
         [_refusal(account, each) for each, account in zip(amounts, accounts, strict=True)], amounts, by_amount
     )

@@ -126,8 +126,8 @@ def _reversal_differences(detail: Mapping[str, Any], reversal: Reversal | None) 
         return
     told = {name: value for name, value in detail.get("reversal", {}).items() if name != "reversed_after"}
     expected: dict[str, Any] = {"number": reversal.number}
-    if reversal.other_account_id:
-        expected["other_account_id"] = reversal.other_account_id
+    if reversal.other_account_ids:
+        expected["other_account_ids"] = list(reversal.other_account_ids)
     if told != expected:
         yield f"reversal should have {expected!r}, and has {told!r}"
 

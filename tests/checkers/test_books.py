@@ -145,7 +145,7 @@ def _reverse_too_much(books: Books) -> None:
 def _name_another(books: Books) -> None:
     reversal = books.journal["a"][REVERSED].outcome.reversal
     assert reversal
-    _outcome(books, REVERSED, reversal=replace(reversal, other_account_id="c"))
+    _outcome(books, REVERSED, reversal=replace(reversal, other_account_ids=("c",)))
 
 
 OF_HOLDS: dict[str, tuple[Callable[[Any], object], str]] = {

@@ -24,6 +24,7 @@ from ledger.core.reversals import Reversal
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.transaction_types.compound import MOST_LEGS
 from tests.checkers import outcomes
 from tests.checkers.event_schemas import problems, schema, strict, violations
 from tests.support import samples
@@ -84,10 +85,11 @@ def entries(draw: st.DrawFn) -> JournalEntry:
     if message.posted_event == "HoldPlaced" and not reason:
         held = held or Decimal("0.01")
     if isinstance(message, Reverse):
-        other = draw(st.none() | ids.filter(lambda name: name != account_id))
-        reversal = Reversal(draw(st.integers(0, 99)), draw(balances).copy_abs(), other)
-        if other and draw(st.booleans()):
-            account_id, reversal = other, replace(reversal, other_account_id=account_id)
+        others = draw(st.lists(ids.filter(lambda name: name != account_id), unique=True, max_size=MOST_LEGS - 1))
+        reversal = Reversal(draw(st.integers(0, 99)), draw(balances).copy_abs(), tuple(others))
+        if others and draw(st.booleans()):
+            first, *rest = others
+            account_id, reversal = first, replace(reversal, other_account_ids=(account_id, *rest))
     is_opening = message.posted_event == "AccountOpened" and not reason
     decimal_places = draw(st.none() | st.integers(0, 4)) if is_opening else None
     by = account_id if reason and draw(st.booleans()) else None
@@ -175,8 +177,8 @@ OPENED = told(OPENING, "a", Decision(NOTHING, NOTHING))
 REJECTED = told(DEBIT, "a", Decision(NOTHING, FIVE, RejectionReason.OVERDRAFT_LIMIT), 4)
 HELD = told(hold("5", account_id="a"), "a", Decision(NOTHING, FIVE), 5, FIVE)
 HOLD_POSTED = told(posting("2", final=False, account_id="a"), "a", Decision(Decimal(-2), FIVE), 6, Decimal(3))
-REVERSED = told(reversing(account_id="a"), "a", Decision(FIVE, FIVE, reversal=Reversal(1, FIVE, "b")), 8)
-OTHER_SIDE = told(reversing(account_id="a"), "b", Decision(-FIVE, FIVE, reversal=Reversal(1, FIVE, "a")), 9)
+REVERSED = told(reversing(account_id="a"), "a", Decision(FIVE, FIVE, reversal=Reversal(1, FIVE, ("b",))), 8)
+OTHER_SIDE = told(reversing(account_id="a"), "b", Decision(-FIVE, FIVE, reversal=Reversal(1, FIVE, ("a",))), 9)
 REFUSED = delivered(refusal_event("m-1", DEBIT, ("PAYLOAD_CHANGED", "amount: another one"), NOW))
 
 
@@ -217,8 +219,8 @@ def test_a_consumer_takes_further_types_and_reasons() -> None:
         (REVERSED, "detail.reversal", {"number": 1}, "detail.reversal: 'reversed_after' is a required property"),
         (REVERSED, "detail.reversal.reversed_after", "-5", "detail.reversal.reversed_after: '-5' does not match"),
         (REVERSED, "detail.reversal.by", "t-9", "detail.reversal: Unevaluated properties are not allowed ('by'"),
-        (REVERSED, "detail.reversal.other_account_id", "a", "detail.account_id: 'a', expected 'another one'"),
-        (OTHER_SIDE, "detail.reversal.other_account_id", "c", "detail.account_id: 'b', expected 'a'"),
+        (REVERSED, "detail.reversal.other_account_ids", ["a"], "detail.account_id: 'a', expected 'another one'"),
+        (OTHER_SIDE, "detail.reversal.other_account_ids", ["c"], "detail.account_id: 'b', expected 'a'"),
         (POSTED, "detail.colour", "d0d0", "detail: Unevaluated properties are not allowed ('colour'"),
         (POSTED, "detail.request.colour", "green", "detail.request: Unevaluated properties are not allowed ('colour'"),
         (POSTED, "detail.request.transaction_id", "t-9", "detail.transaction_id: 't-1', expected 't-9'"),

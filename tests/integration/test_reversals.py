@@ -52,8 +52,8 @@ def test_both_sides_of_a_transfer_are_reversed_whichever_is_named(ledger: Ledger
     [alices, bobs] = (ledger.outcomes(name)["r-2"].reversal for name in ("alice", "bob"))
     assert alices
     assert bobs
-    assert (alices.number, alices.reversed_after, alices.other_account_id) == (2, 30, "bob")
-    assert (bobs.number, bobs.reversed_after, bobs.other_account_id) == (2, 30, "alice")
+    assert (alices.number, alices.reversed_after, alices.other_account_ids) == (2, 30, ("bob",))
+    assert (bobs.number, bobs.reversed_after, bobs.other_account_ids) == (2, 30, ("alice",))
 
 
 def test_a_reversal_can_be_reversed_through_either_side(ledger: Ledger) -> None:

@@ -170,7 +170,7 @@ def test_a_transfer_that_was_reversed_says_so_on_both_accounts(bank: Read) -> No
         assert answer["entry"]["amount"] == amount
         assert (answer["entry"]["home_account_id"], answer["entry"]["transaction_id"]) == ("alice", "t-1")
     reversal = bank.read("transaction", "bob", transaction_id="r-1")["entry"]["reversal"]
-    assert reversal == {"number": 1, "reversed_after": "10", "other_account_id": "alice"}
+    assert reversal == {"number": 1, "reversed_after": "10", "other_account_ids": ["alice"]}
 
 
 # --- pages --------------------------------------------------------------------------------------------------

@@ -230,11 +230,11 @@ HELD_PLANTED: Planted = {
         "ann: broken seal, wrong decision, wrong reversal",
     ),
     "another account on one side": (
-        change_reversal("r-2", "ann", other_account_id="carl"),
+        change_reversal("r-2", "ann", other_account_ids=["carl"]),
         "ann: broken seal, one-sided transfer",
     ),
     "an account that nobody can have": (
-        change_reversal("r-2", "ann", other_account_id=""),
+        change_reversal("r-2", "ann", other_account_ids=[""]),
         "ann: broken seal, one-sided transfer",
     ),
     "one side of a reversal deleted": (delete_entry("r-2", "ben"), "ann: one-sided transfer; ben: missing entry"),

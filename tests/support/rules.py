@@ -86,10 +86,10 @@ class Ledger:
 
     def _count(self, message: TransactionMessage, outcome: Outcome) -> None:
         if outcome.reversal and outcome.status == Status.POSTED:
-            [entry_id] = message.referred_entries
-            first = self.entries[entry_id].home_entry_id
-            version = self.accounts[first.account_id].version
-            self.reversed[first] = self.reversed_of(first).after(outcome.reversal, message.transaction_id, version)
+            [first] = message.reversed_ids
+            at_home = self.entries[EntryId.on(first.account_id, *message.home_entry_id)].outcome
+            before, version = self.reversed_of(first), at_home.account_version
+            self.reversed[first] = before.after(at_home.reversal, message.transaction_id, version)
 
 
 def fits_dynamodb(number: Fraction) -> bool:

@@ -110,7 +110,7 @@ OUTCOMES = {
     "with money held": replace(POSTED, held_after=Decimal("7.5")),
     "an opening": replace(POSTED, decimal_places=0),
     "a reversal": replace(POSTED, reversal=Reversal(2, Decimal("12.5"))),
-    "a reversal of two accounts": replace(REJECTED, reversal=Reversal(0, Decimal(0), "bob")),
+    "a reversal of three accounts": replace(REJECTED, reversal=Reversal(0, Decimal(0), ("bob", "carol"))),
 }
 
 
@@ -120,19 +120,19 @@ def test_an_entry_has_no_attribute_of_what_there_is_not() -> None:
 
 
 ACCOUNTS_OF = {
-    "of one": (payment(), "alice", None, ("alice",)),
-    "of a transfer, on the payee": (transfer(), "bob", None, ("alice", "bob")),
-    "of a posting to another": (posting(to_account_id="bob"), "bob", None, ("alice", "bob")),
-    "of a reversal, on the account that it names": (reversing(account_id="bob"), "bob", "alice", ("bob", "alice")),
-    "of a reversal, on the other one": (reversing(account_id="bob"), "alice", "bob", ("bob", "alice")),
+    "of one": (payment(), "alice", (), ("alice",)),
+    "of a transfer, on the payee": (transfer(), "bob", (), ("alice", "bob")),
+    "of a posting to another": (posting(to_account_id="bob"), "bob", (), ("alice", "bob")),
+    "of a reversal, on the account that it names": (reversing(account_id="bob"), "bob", ("alice",), ("bob", "alice")),
+    "of a reversal, on the other one": (reversing(account_id="bob"), "alice", ("bob",), ("bob", "alice")),
 }
 
 
-@pytest.mark.parametrize(("message", "account_id", "other", "expected"), ACCOUNTS_OF.values(), ids=ACCOUNTS_OF)
+@pytest.mark.parametrize(("message", "account_id", "others", "expected"), ACCOUNTS_OF.values(), ids=ACCOUNTS_OF)
 def test_each_entry_of_a_transaction_names_the_same_accounts_in_the_same_order(
-    message: TransactionMessage, account_id: str, other: str | None, expected: tuple[str, ...]
+    message: TransactionMessage, account_id: str, others: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    outcome = replace(POSTED, reversal=Reversal(1, Decimal(1), other) if other else None)
+    outcome = replace(POSTED, reversal=Reversal(1, Decimal(1), others) if others else None)
     entry = entry_of(message, outcome, account_id)
     assert entry.account_ids == expected
     assert entry.home_entry_id == EntryId(expected[0], message.transaction_id)

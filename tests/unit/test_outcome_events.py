@@ -104,7 +104,7 @@ NUMBER_OF_DYNAMODB = "account_version, amount or another number: expected one of
 OF_A_REJECTION = "reason: expected one if and only if the status is REJECTED"
 TIME = "posted_at: expected a time with its offset, from year 1 to 9999 in UTC"
 TEXTS = "request: expected texts, booleans, lists and maps of texts, got Decimal"
-REVERSAL_OF_ONE = {"number": Decimal(1), "reversed_after": Decimal(1), "other_account_id": Decimal(1)}
+REVERSAL_OF_ONE = {"number": Decimal(1), "reversed_after": Decimal(1), "other_account_ids": [Decimal(1)]}
 DAMAGED: list[tuple[str, Any, str]] = [
     *((name, None, f"{name}: missing") for name in ("account_id", "transaction_id", "request", "account_version")),
     ("account_id", Decimal(1), "account_id: expected str, got Decimal"),
@@ -116,7 +116,7 @@ DAMAGED: list[tuple[str, Any, str]] = [
     ("decimal_places", Decimal("0.5"), "decimal_places: expected a whole number, got 0.5"),
     ("reversal", "t-0", "reversal: expected dict, got str"),
     ("reversal", {"reversed_after": Decimal(1)}, "number: missing"),
-    ("reversal", REVERSAL_OF_ONE, "other_account_id: expected str, got Decimal"),
+    ("reversal", REVERSAL_OF_ONE, "other_account_ids: expected texts"),
     ("account_version", Decimal("1.5"), "account_version: expected a whole number, got 1.5"),
     ("account_version", Decimal(0), "account_version: expected 1 or more, got 0"),
     ("account_version", Decimal("Infinity"), NUMBER_OF_DYNAMODB),

@@ -51,7 +51,7 @@ NO_REVERSAL = entry(
     REVERSE,
     status="REJECTED",
     reason="REVERSAL_EXCEEDED",
-    reversal={"number": 1, "reversed_after": "5", "other_account_id": "b"},
+    reversal={"number": 1, "reversed_after": "5", "other_account_ids": ["b"]},
 )
 
 

@@ -517,7 +517,7 @@ def test_both_accounts_of_a_rejected_reversal_have_one_reason(
     decisions = reversing(account_id=named, of_account_id="alice").decide(accounts, context)
     assert [decision.reason for decision in decisions] == [reason, reason]
     assert [decision.reversal for decision in decisions] == [
-        Reversal(1, Decimal(1), other_side) for other_side in (other, named)
+        Reversal(1, Decimal(1), (other_side,)) for other_side in (other, named)
     ]
 
 

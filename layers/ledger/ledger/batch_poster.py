@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from conditional_writes import Deadline, Item, Key, Observed, Stopped, Written, read, write
 from conditional_writes.core.reading import MAXIMUM_KEYS, read_once
-from ledger.core.journal import JournalEntry, Outcome, entry_from_item
+from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
@@ -148,13 +148,14 @@ class BatchPoster(NamedTuple):
         decision refers to, with what was reversed of them, and the own entries of messages that were delivered before.
         Only those messages may be posted already.
 
-        If a referred entry is in `known`, the keys of its accounts are among them.
+        If a referred entry is in `known`, the keys of its accounts are among them, and those of its other sides if a
+        decision depends on each of them.
         """
         keys: list[Key] = []
         for message in messages:
             transaction = message.decoded
             account_ids = self._account_ids(transaction, known)
-            entry_ids = transaction.referred_entries
+            entry_ids = (*transaction.referred_entries, *self._other_sides(transaction, known))
             keys += map(self.tables.reversed_key, transaction.reversed_ids)
             if message.delivered_before:
                 entry_ids += (transaction.home_entry_id,)
@@ -168,6 +169,12 @@ class BatchPoster(NamedTuple):
             *transaction.account_ids,
             *itertools.chain.from_iterable(found.account_ids for found in self._referred(transaction, known)),
         )
+
+    def _other_sides(self, transaction: TransactionMessage, known: Observed) -> Iterator[EntryId]:
+        """The ids of the entries of a referred transaction with more than two accounts."""
+        for found in self._referred(transaction, known):
+            if len(found.account_ids) > 2:
+                yield from map(found.on, found.account_ids)
 
     def _referred(self, transaction: TransactionMessage, known: Observed) -> Iterator[JournalEntry]:
         """Those of the referred entries that were read."""

@@ -72,11 +72,11 @@ class Commit(NamedTuple):
         once = Once(fold.decide, fold.replay)
         for message in self.messages:
             transaction = message.decoded
-            if not fold.has_room_for(transaction):
-                break
             try:
                 request = transaction.canonical_payload()
                 account_ids, entry = fold.find(transaction, request)
+                if not fold.has_room_for(account_ids, transaction.reversed_ids):
+                    break
                 fold.stage(message, once.of(entry, message, request, account_ids).handle())
             except NotRead as error:
                 fold.unread += error.keys
@@ -132,16 +132,13 @@ class Fold(Struct):
     served_accounts: set[Key] = set()
     unread: list[Key] = []
 
-    def has_room_for(self, transaction: TransactionMessage) -> bool:
-        """Whether the commit has room for the transaction's entries, and for those of its accounts that are new.
-
-        If the transaction refers to an entry, it may have a second account, and change what was reversed of the entry.
+    def has_room_for(self, account_ids: Sequence[str], reversed_ids: Sequence[EntryId]) -> bool:
+        """Whether the commit has room for a transaction of these accounts that reverses these transactions: for its
+        entries, and for those of the other items that are new.
         """
-        account_keys = [self.tables.account_key(account_id) for account_id in transaction.account_ids]
-        new_accounts = sum(account_key not in self.changed for account_key in account_keys)
-        others = 3 if transaction.referred_entries else 0
-        writes = len(self.changed) + len(self.new_entries) + len(self.reversals.difference(self.changed))
-        return writes + new_accounts + len(account_keys) + others <= MAXIMUM_WRITES
+        changed = self.reversals.union(self.changed)
+        others = {*map(self.tables.account_key, account_ids), *map(self.tables.reversed_key, reversed_ids)}
+        return len(changed | others) + len(self.new_entries) + len(account_ids) <= MAXIMUM_WRITES
 
     def find(
         self, transaction: TransactionMessage, request: dict[str, Any]

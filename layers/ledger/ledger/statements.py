@@ -95,7 +95,7 @@ class AccountReader(NamedTuple):
         if item := found[entry_key]:
             entry = _entry(item)
             answer |= {"state": entry.outcome.status.lower(), "entry": entry_to_json(entry)}
-            answer["reversed"] = _reversed_json(found[reversed_key])
+            answer["reversed"] = _reversed_json(found[reversed_key], entry)
         elif item := read_one(self.client, self.tables.refusal_key(entry_id), deadline):
             answer |= {"state": "refused", "refusal": _refusal_json(item)}
         return answer
@@ -270,15 +270,16 @@ def _entry(item: Item) -> JournalEntry:
     return entry
 
 
-def _reversed_json(item: Item | None) -> Answer | None:
-    """What was reversed of a transaction; None if nothing was. Raises RequestRefused for a damaged item."""
+def _reversed_json(item: Item | None, entry: JournalEntry) -> Answer | None:
+    """What was reversed of the entry's amount; None if nothing was. Raises RequestRefused for a damaged item."""
     if item is None:
         return None
     try:
         found = reversed_from_item(item)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(f"the amount reversed of {item['transaction_id']!r}", error) from None
-    return {"amount": format_decimal(found.amount), "number": found.number, "reversed_by": found.reversed_by}
+    amount = format_decimal(found.of(entry.outcome.amount, len(entry.account_ids)))
+    return {"amount": amount, "number": found.number, "reversed_by": found.reversed_by}
 
 
 def _refusal_json(item: Item) -> Answer:

@@ -64,6 +64,10 @@ class JournalSurroundings:
         """The keys of what each replay of the entry asks for."""
         for other_id in other_account_ids(entry):
             yield self._tables.account_key(other_id)
-            yield self._tables.entry_key(EntryId.on(other_id, *entry.home_entry_id))
+            yield self._tables.entry_key(entry.on(other_id))
         yield from map(self._tables.entry_key, referred_entry_ids(entry))
-        yield from map(self._tables.reversed_key, reversed_ids(entry))
+        for reversed_id in reversed_ids(entry):
+            yield self._tables.reversed_key(reversed_id)
+            if entry.outcome.reversal and entry.outcome.reversal.is_of_many:
+                sides = (EntryId.on(account_id, *reversed_id) for account_id in entry.account_ids)
+                yield from map(self._tables.entry_key, sides)

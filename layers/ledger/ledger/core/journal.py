@@ -137,10 +137,14 @@ class JournalEntry(Struct, frozen=True):
 
     @property
     def account_ids(self) -> tuple[str, ...]:
-        """The transaction's accounts: those that the request names, and the other one of a reversal."""
+        """The transaction's accounts: those that the request names, and the others of a reversal."""
         named = [self.request.get(field) for field in ACCOUNT_FIELDS] + ids_in_legs(self.request.get("legs"))
-        other = self.outcome.reversal.other_account_id if self.outcome.reversal else None
-        return tuple(dict.fromkeys(each for each in (*named, self.account_id, other) if isinstance(each, str)))
+        others = self.outcome.reversal.other_account_ids if self.outcome.reversal else ()
+        return tuple(dict.fromkeys(each for each in (*named, self.account_id, *others) if isinstance(each, str)))
+
+    def on(self, account_id: str) -> EntryId:
+        """The id of the transaction's entry on this account."""
+        return EntryId.on(account_id, *self.home_entry_id)
 
 
 def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:

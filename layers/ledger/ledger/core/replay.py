@@ -166,7 +166,8 @@ class Replay(Struct):
             if is_posted and is_first:
                 self.reversals = self.reversals.with_reversal(first.transaction_id, reversal, outcome.amount)
             found = around.reversed(first) or Reversed(*first)
-            same = reversal == replace(reversal, number=found.number, reversed_after=found.amount)
+            same_amount = reversal.reversed_after == found.amount or (reversal.is_of_many and not is_first)
+            same = reversal.number == found.number and same_amount
             if same and is_posted:
                 version = outcome.account_version if is_first else found.account_version
                 same = (found.reversed_by, found.account_version) == (entry.transaction_id, version)
@@ -219,7 +220,7 @@ def _wrong_decision(
 ) -> Iterator[Mismatch]:
     other_ids = other_account_ids(entry)
     accounts = {name: account for name in other_ids if (account := around.account(name))}
-    found = (around.entry(EntryId.on(name, *entry.home_entry_id)) for name in accounts)
+    found = (around.entry(entry.on(name)) for name in accounts)
     others = [other for other in found if other]
     context = Context(
         lambda entry_id: _earlier([entry, *others], around.entry(entry_id)),
@@ -308,8 +309,9 @@ def _unlike_sides(one: JournalEntry, others: Sequence[JournalEntry]) -> Iterator
 
 def _in_common(outcome: Outcome) -> tuple[object, ...]:
     """What the outcomes of all sides have alike, but for the time."""
-    count = (outcome.reversal.number, outcome.reversal.reversed_after) if outcome.reversal else None
-    return outcome.status, outcome.reason, outcome.rejecting_account_id, count
+    reversal = outcome.reversal
+    amount = reversal.reversed_after if reversal and not reversal.is_of_many else None
+    return outcome.status, outcome.reason, outcome.rejecting_account_id, reversal and reversal.number, amount
 
 
 class _NoDecision(NamedTuple):
@@ -352,8 +354,8 @@ def _shown(outcome: Outcome | _NoDecision) -> str:
 
 
 def _shown_reversal(reversal: Reversal) -> str:
-    other = f", the other account {quoted_id(reversal.other_account_id)}" if reversal.other_account_id else ""
-    return f"reversal {quoted(Decimal(reversal.number))}, reversed {quoted(reversal.reversed_after)}{other}"
+    others = f", with {_named(reversal.other_account_ids)}" if reversal.other_account_ids else ""
+    return f"reversal {quoted(Decimal(reversal.number))}, reversed {quoted(reversal.reversed_after)}{others}"
 
 
 def _shown_reversed(found: Reversed) -> str:

@@ -17,16 +17,24 @@ from ledger.core.decoding import attribute, version
 class Reversal(Struct, frozen=True):
     """A reversal, as its journal entry has it: the `number`-th of its transaction, and the amount reversed since.
 
-    If it is rejected, both are as they were before. `other_account_id` is its other account, if it has two.
+    The amount is that of the entry's account. If the reversal is rejected, number and amount are as they were before.
+    `other_account_ids` are the other accounts of the reversal.
     """
 
     number: int
     reversed_after: Decimal
-    other_account_id: str | None = None
+    other_account_ids: tuple[str, ...] = ()
+
+    @property
+    def is_of_many(self) -> bool:
+        """Whether its transaction has more than two accounts. Such a one has amounts of different sizes, and is
+        reversed whole.
+        """
+        return len(self.other_account_ids) > 1
 
 
 class Reversed(Struct, frozen=True):
-    """How much of a transaction was reversed, by how many reversals.
+    """How much of a transaction was reversed on its first account, by how many reversals.
 
     `reversed_by` is the transaction id of the last one, and `account_version` the version that it made of the first
     account.
@@ -38,6 +46,12 @@ class Reversed(Struct, frozen=True):
     number: int = 0
     reversed_by: str | None = None
     account_version: int = 0
+
+    def of(self, original: Decimal, accounts: int) -> Decimal:
+        """How much of it was reversed on an account, by this amount of the transaction there, of so many accounts."""
+        if accounts <= 2:
+            return self.amount
+        return original.copy_abs() if self.number else Decimal(0)
 
     def after(self, reversal: Reversal, transaction_id: str, account_version: int) -> "Reversed":
         """After a reversal was posted, which made this version of the first account."""
@@ -52,16 +66,15 @@ class Reversed(Struct, frozen=True):
 
 def reversal_item(reversal: Reversal) -> dict[str, Any]:
     item = {"number": reversal.number, "reversed_after": reversal.reversed_after}
-    return item | ({"other_account_id": reversal.other_account_id} if reversal.other_account_id else {})
+    return item | ({"other_account_ids": list(reversal.other_account_ids)} if reversal.other_account_ids else {})
 
 
 def reversal_from_item(item: dict[str, Any]) -> Reversal:
     """The reversal in a journal entry. Raises KeyError, TypeError or ValueError."""
-    return Reversal(
-        number=version(item, "number"),
-        reversed_after=attribute(item, "reversed_after", Decimal),
-        other_account_id=attribute(item, "other_account_id", str) if "other_account_id" in item else None,
-    )
+    others = attribute(item, "other_account_ids", list) if "other_account_ids" in item else []
+    if not all(isinstance(account_id, str) for account_id in others):
+        raise TypeError("other_account_ids: expected texts")
+    return Reversal(version(item, "number"), attribute(item, "reversed_after", Decimal), tuple(others))
 
 
 def reversed_item(transaction: Reversed) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Reverses a posted transaction, whole or in part: the opposite amount on each of its accounts, in one commit."""
+"""Reverses a posted transaction: the opposite amount on each of its accounts, in one commit.
+
+That of one or two accounts is reversed whole or in part, that of more accounts whole.
+"""
 
 from collections.abc import Sequence
 from decimal import Decimal, Inexact
@@ -11,13 +14,13 @@ from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reason_codes import InvalidMessage, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
-from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
+from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 
 
 class Reverse(AccountMessage, frozen=True, tag="reverse"):
-    """`account_id` is the reversed transaction's account, or one of its two. `of_account_id` is that one's home,
-    if it isn't `account_id`.
+    """`account_id` is an account of the reversed transaction. `of_account_id` is that one's home, if it isn't
+    `account_id`.
 
     `amount` is above 0, in whichever direction it goes back; all that is left to reverse, if it isn't given.
     """
@@ -46,44 +49,53 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         return (EntryId(self.of_account_id or self.account_id, self.of_transaction_id),)
 
     def all_account_ids(self, context: Context) -> tuple[str, ...]:
-        """Raises InvalidMessage if the reversed transaction has more than two."""
-        account_ids = tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
-        if len(account_ids) > 2:
-            what = "a transaction of more than two accounts, expected one of two at most"
-            raise InvalidMessage(f"of_transaction_id: {what}: send a compound with the opposite amounts")
-        return account_ids
+        return tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
 
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
         """Each decision has the reversal; a rejection's is as it was before."""
         decisions = super().decide(accounts, context)
-        before, ids = self._reversed_before(context), self.all_account_ids(context)
+        originals, before = self._originals(context), self._reversed_before(context)
         number = before.number if decisions[0].reason else before.number + 1
-        reversed_after = normalized(EXACT.add(before.amount, decisions[0].amount.copy_abs()))
-        others = reversed(ids) if len(ids) > 1 else [None]
-        return tuple(
-            replace(decision, reversal=Reversal(number, reversed_after, other))
-            for decision, other in zip(decisions, others, strict=True)
-        )
+        found = []
+        for decision, (account_id, original) in zip(decisions, originals.items(), strict=True):
+            reversed_after = normalized(EXACT.add(before.of(original, len(originals)), decision.amount.copy_abs()))
+            others = tuple(other for other in originals if other != account_id)
+            found.append(replace(decision, reversal=Reversal(number, reversed_after, others)))
+        return tuple(found)
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
-        """If both accounts have a reason for a rejection, that of the account that is debited counts."""
-        entry, before = self._reversed_entry(context), self._reversed_before(context)
-        left = WIDE.normalize(WIDE.subtract(entry.outcome.amount.copy_abs(), before.amount))
+        """If several accounts have a reason for a rejection, the first of those that are debited counts, or else the
+        first of the others.
+
+        Raises InvalidMessage for a part of a transaction of more than two accounts.
+        """
+        originals, before = self._originals(context), self._reversed_before(context)
+        if self.amount is not None and len(originals) > 2:
+            raise InvalidMessage("amount: expected none: a transaction of more than two accounts is reversed whole")
+        original = originals[self.account_id]
+        reversed_before = before.of(original, len(originals))
+        left = WIDE.normalize(WIDE.subtract(original.copy_abs(), reversed_before))
         if left < 0:
-            raise ValueError(f"{entry.entry_id}: more was reversed of it than its amount")
+            raise ValueError(f"{self.referred_entries[0]}: more was reversed of it than its amount")
         amount = left if self.amount is None else self.amount
-        if reason := _reason(entry, left, amount):
+        if reason := _reason(original, left, amount):
             return all_rejected(accounts, reason)
         try:
             EXACT.subtract(left, amount)  # so that the rest can be reversed, too
-            EXACT.add(before.amount, amount)
+            EXACT.add(reversed_before, amount)
         except Inexact:
             return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
-        effect = amount.copy_negate() if entry.outcome.amount > 0 else amount
-        effects = (effect, effect.copy_negate())  # the first account has the reversed entry
-        decisions = tuple(moved(account, each) for account, each in zip(accounts, effects, strict=False))
-        debited_first = 1 if effect < 0 else -1
-        return all_or_none(accounts[::debited_first], decisions[::debited_first])[::debited_first]
+        sizes = [each if len(originals) > 2 else amount.copy_sign(each) for each in originals.values()]
+        return _moved_debits_first(accounts, [size.copy_negate() for size in sizes])
+
+    def _originals(self, context: Context) -> dict[str, Decimal]:
+        """What the reversed transaction did to each of its accounts, in the order of `all_account_ids`."""
+        entry, account_ids = self._reversed_entry(context), self.all_account_ids(context)
+        amount = entry.outcome.amount
+        if len(account_ids) <= 2:
+            return dict(zip(account_ids, (amount, amount.copy_negate()), strict=False))
+        entries = (context.entry(entry.on(account_id), self._missing) for account_id in account_ids)
+        return {each.account_id: each.outcome.amount for each in entries}
 
     def _reversed_before(self, context: Context) -> Reversed:
         [home_id] = self.reversed_ids
@@ -91,13 +103,26 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
 
     def _reversed_entry(self, context: Context) -> JournalEntry:
         [entry_id] = self.referred_entries
+        return context.entry(entry_id, self._missing)
+
+    @property
+    def _missing(self) -> UnknownTransaction:
         of = f" of account {self.of_account_id!r}" if self.of_account_id else ""
         sentence = f"of_transaction_id: account {self.account_id!r} has no transaction {self.of_transaction_id!r}{of}"
-        return context.entry(entry_id, UnknownTransaction(sentence))
+        return UnknownTransaction(sentence)
 
 
-def _reason(entry: JournalEntry, left: Decimal, amount: Decimal) -> str | None:
-    if entry.outcome.amount == 0:
+def _moved_debits_first(accounts: Sequence[Account], amounts: Sequence[Decimal]) -> tuple[Decision, ...]:
+    decisions = tuple(moved(account, amount) for account, amount in zip(accounts, amounts, strict=True))
+    sides = zip(accounts, decisions, amounts, strict=True)
+    for account, decision, _ in sorted(sides, key=lambda side: side[2] > 0):
+        if decision.reason:
+            return all_rejected(accounts, decision.reason, account)
+    return decisions
+
+
+def _reason(original: Decimal, left: Decimal, amount: Decimal) -> str | None:
+    if original == 0:
         return RejectionReason.NOT_REVERSIBLE
     if left == 0:
         return RejectionReason.ALREADY_REVERSED
