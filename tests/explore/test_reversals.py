@@ -1,4 +1,4 @@
-"""Reversals of one transaction through both of its accounts, at once."""
+"""Reversals of one transaction through several of its accounts, at once."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,15 @@ import pytest
 
 from tests.explore.bank import Opened, each_once, posting
 from tests.explore.scenario import Scenario
-from tests.support.bodies import opening, payment, reverse, transfer
+from tests.support.bodies import compound, opening, payment, reverse, transfer
 
 SENT = Opened(opening("alice"), opening("bob"), payment("first", 100), transfer("t-1", 50), payment("p-1", -20))
 THIS_SIDE, OTHER_SIDE = reverse("r-1", 30, "alice"), reverse("r-2", 30, "bob", of_account_id="alice")
 TOO_MUCH = reverse("r-5", 51, "bob", of_account_id="alice")
+SALE = compound("c-1", alice=-10, bob=9, fees=1)
+BACK, BACK_BY_BOB = reverse("r-6", of_transaction_id="c-1"), reverse("r-7", None, "bob", "c-1", of_account_id="alice")
+SOLD = Opened(opening("alice"), opening("bob"), opening("fees"), payment("first", 100), SALE)
+NOT_YET_SOLD = Opened(opening("alice"), opening("bob"), opening("fees"), payment("first", 100))
 
 SCENARIOS = [
     Scenario(
@@ -38,6 +42,18 @@ SCENARIOS = [
         SENT,
         each_once(TOO_MUCH, OTHER_SIDE),
         completes=False,
+    ),
+    Scenario(
+        "a reversal that crosses its compound's second delivery is of one compound",
+        [posting(0, SALE), posting(1, SALE, BACK, receive_count=2)],
+        NOT_YET_SOLD,
+        each_once(SALE, BACK),
+    ),
+    Scenario(
+        "a compound is reversed once, by whichever of its accounts",
+        [posting(0, BACK), posting(1, BACK_BY_BOB)],
+        SOLD,
+        each_once(BACK, BACK_BY_BOB),
     ),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
-from tests.support.bodies import compound, payment
+from tests.support.bodies import compound, payment, reverse
 from tests.support.samples import IMPORTED
 from tests.support.template import resources
 from tools import prices
@@ -45,7 +45,7 @@ def test_a_transfer_that_is_alone_costs_ten_units_and_so_does_a_rejected_one(
         assert side.meter.write_units == 2 * (2 + 1) + 2 * 2
 
 
-def test_a_compound_costs_five_units_a_leg_alone_and_three_a_leg_and_two_an_account_in_a_batch(
+def test_a_compound_costs_five_units_a_leg_alone_three_and_two_an_account_in_a_batch_and_its_reversal_two_more(
     aws: Endpoint, dynamodb: Endpoint, tables: Tables
 ) -> None:
     side = counted.teller_side(aws, tables, dynamodb)
@@ -58,6 +58,11 @@ def test_a_compound_costs_five_units_a_leg_alone_and_three_a_leg_and_two_an_acco
         side.meter.reset()
         counted.deliver(side.function, [record(body) for body in bodies])
         assert side.meter.write_units == 3 * legs * messages + 2 * legs
+        backs = [reverse(f"back-{body['transaction_id']}", None, names[1], body["transaction_id"]) for body in bodies]
+        side.meter.reset()
+        counted.deliver(side.function, list(map(record, backs)))
+        assert side.meter.requests == {"BatchGetItem": 2, "TransactWriteItems": 1}
+        assert side.meter.write_units == (3 * legs + 2) * messages + 2 * legs
 
 
 def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conditional_writes.core.items import from_dynamodb
+from tests.support.bodies import reverse
 from tests.support.planted import BOOKS, HELD_BOOKS
 from tests.support.reconciling import Reconciled, mismatches
 from tests.support.samples import life_of
@@ -20,9 +21,10 @@ MUSEUM = PROJECT / "tests" / "museum"
 
 
 def messages() -> list[dict[str, Any]]:
-    """The books of other tests, messages of all types with one account, and a compound."""
+    """The books of other tests, messages of all types with one account, and a compound, reversed."""
     legs = [{"account_id": name, "amount": amount} for name, amount in (("ann", "-3"), ("ben", "2"), ("alice", "1"))]
-    return [*BOOKS, *HELD_BOOKS, *life_of("erin"), {"type": "compound", "transaction_id": "c-1", "legs": legs}]
+    sale = {"type": "compound", "transaction_id": "c-1", "legs": legs}
+    return [*BOOKS, *HELD_BOOKS, *life_of("erin"), sale, reverse("c-1-back", None, "ann", "c-1")]
 
 
 if "TELLER_MUSEUM" in os.environ:

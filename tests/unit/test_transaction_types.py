@@ -521,6 +521,35 @@ def test_both_accounts_of_a_rejected_reversal_have_one_reason(
     ]
 
 
+REVERSED_WHOLE = {
+    "posted": ({}, None),
+    "two that are debited": ({"bob": 2, "carol": 0}, "OVERDRAFT_LIMIT by carol"),
+    "a debited and a credited one": ({"alice": "1e38", "bob": 2}, "OVERDRAFT_LIMIT by bob"),
+    "one that is credited": ({"alice": "1e38"}, "BALANCE_OUT_OF_RANGE by alice"),
+    "again": ({"reversed": "5"}, "ALREADY_REVERSED"),
+}
+
+
+@pytest.mark.parametrize(("but", "rejection"), REVERSED_WHOLE.values(), ids=REVERSED_WHOLE)
+def test_a_compound_is_reversed_whole_or_not_at_all(but: dict[str, object], rejection: str | None) -> None:
+    legs = {"alice": Decimal(-5), "bob": Decimal(3), "carol": Decimal(2)}
+    sale, balances = compound(*legs.items()), {"alice": 0, "bob": 3, "carol": 2} | but
+    accounts = [alice(account_id=name, balance=balances[name], overdraft_limit=0) for name in ("carol", "alice", "bob")]
+    entries = [entry_of(str(amount), sale, name) for name, amount in legs.items()]
+    before = Reversed("alice", "t-1", Decimal(balances.get("reversed", 0)), len(but.keys() & {"reversed"}))
+    context = Context({entry.entry_id: entry for entry in entries}.get, lambda _: before)
+    decisions = reversing(account_id="carol", of_account_id="alice").decide(accounts, context)
+    reason, by = reason_and_account(rejection)
+    assert {(each.reason, each.rejecting_account_id) for each in decisions} == {(reason, by)}
+    assert [each.amount for each in decisions] == ([0, 0, 0] if reason else [-2, 5, -3])
+    expected = [(1, size) for size in (2, 5, 3)] if reason in (None, "ALREADY_REVERSED") else [(0, 0)] * 3
+    assert [(each.reversal.number, each.reversal.reversed_after) for each in decisions if each.reversal] == expected
+    assert decisions[1].reversal
+    assert decisions[1].reversal.other_account_ids == ("carol", "bob")
+    with pytest.raises(InvalidMessage, match=r"^amount: expected none: a transaction of more than two accounts is "):
+        reversing(amount=5).decide([accounts[1], accounts[2], accounts[0]], context)
+
+
 @pytest.mark.parametrize("final", [True, False])
 def test_what_remains_of_a_hold_may_be_too_fine_for_the_payee(final: bool) -> None:
     """The payer was opened without the rule, the payee under it. A posting that names an amount is posted."""
