@@ -47,7 +47,7 @@ from tests.checkers.small_books import (
 )
 from tests.support.numbers import exact_numbers
 from tests.support.rules import Decided, decide
-from tests.support.samples import ALICE, BOB, life_of, opening, payment
+from tests.support.samples import ALICE, BOB, compound, life_of, opening, payment, reversing
 from tests.support.strategies import everyday_amounts, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
@@ -75,11 +75,14 @@ def days(
     openings: list[TransactionMessage] = [opening(limit, currency, account_id=name) for name in "abcd"]
     debts = st.sampled_from([limit, "-0.01"]) | exact_numbers().map(lambda number: str(number.copy_abs().copy_negate()))
     first = [payment(draw(debts), transaction_id=IN_DEBT, account_id=name) for name in "abc" if draw(st.booleans())]
+    sale = compound(("a", -3), ("b", 2), ("c", 1), transaction_id="sale")
+    back = st.builds(reversing, st.just("sale"), st.none() | st.just(1), many_ids, few_ids, st.just("a"))
+    day += draw(st.lists(back, max_size=3))
     last = CloseAccount(transaction_id="close", account_id="d")  # It hardly has a balance.
     day += draw(
         st.lists(st.builds(ExpireHold.at, few_ids, hold_ids, times), max_size=5)
     )  # as of the hold's time or not
-    return [*openings, *first, *day, last, *(decode(json.dumps(step)) for step in life_of("e"))]
+    return [*openings, sale, *first, *day, last, *(decode(json.dumps(step)) for step in life_of("e"))]
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,8 @@ def that_refer(draw: st.DrawFn, batches: st.SearchStrategy[list[TransactionMessa
             referred = draw(st.sampled_from(earlier))
             account_id = draw(st.sampled_from(referred.account_ids))
             named: dict[str, Any] = {"account_id": account_id, field: referred.transaction_id}
+            if field == "of_transaction_id":
+                named["of_account_id"] = referred.account_ids[0]
             if getattr(message, "to_account_id", None) == account_id:
                 named["to_account_id"] = message.account_ids[0]
             if isinstance(message, ExpireHold) and referred.expires_at and draw(st.booleans()):
