@@ -107,6 +107,8 @@ def sentence_of(error: msgspec.ValidationError, expectations: dict[str, str] | N
 
 
 def _with_each_name_once(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) == len(pairs):
+        return
     seen = set[str]()
     for name, _ in pairs:
         if name in seen:

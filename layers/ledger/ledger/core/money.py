@@ -22,8 +22,18 @@ def is_json_number(spelling: str) -> bool:
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
+_SURELY_HELD = EXACT.Emin + EXACT.prec
+"""The first digit of such a number, or a larger one: the last of at most 38 digits is then held, too."""
+
+
 def exact(field: str, number: Decimal) -> Decimal:
     """The number without trailing zeros. Raises ValueError, which names `field`, if DynamoDB can't hold the number."""
+    try:
+        shortest = EXACT.normalize(number)
+        if shortest.adjusted() >= _SURELY_HELD and shortest.is_finite():
+            return shortest or Decimal(0)
+    except ArithmeticError:
+        pass  # it is said below which of the limits it breaks
     if not number.is_finite():
         raise ValueError(f"{field}: expected a finite decimal number")
     significant = len("".join(map(str, number.as_tuple().digits)).strip("0"))

@@ -1,5 +1,6 @@
 """The registry of transaction types, from which posting, replay and tests learn; and the decoding of a body."""
 
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -53,11 +54,11 @@ def decode(body: str) -> TransactionMessage:
     if envelope.type not in _decoders:
         raise InvalidMessage(f"type: got {envelope.type[:40]!r}, expected one of {', '.join(_decoders)}")
     message = decode_json(body, _decoders[envelope.type], _EXPECTATIONS)
-    for field in _NUMBERS:
-        if getattr(message, field, None) is not None:
+    for field in _numbers[envelope.type]:
+        if getattr(message, field) is not None:
             _check_spelling(field, getattr(envelope, field))
-    for field in _TIMES:
-        check_time(field, getattr(message, field, None))
+    for field in _times[envelope.type]:
+        check_time(field, getattr(message, field))
     for hold_id, hold in (message.holds or {}).items() if isinstance(message, ImportAccount) else ():
         _check_imported_hold(hold_id, hold, envelope.holds[hold_id].amount)
     for number, leg in enumerate(message.legs, 1) if isinstance(message, Compound) else ():
@@ -88,15 +89,11 @@ _EXPECTATIONS = {
     f"Expected `str` matching regex {CURRENCY_PATTERN!r}": 'expected three capital letters, such as "EUR"',
 }
 
-_NUMBERS = sorted({field for message_type in TRANSACTION_TYPES.values() for field, _ in message_type.numbers})
-_TIMES = sorted(
-    {
-        field.name
-        for message_type in TRANSACTION_TYPES.values()
-        for field in msgspec.structs.fields(message_type)
-        if field.type in (Time, Time | None)
-    }
-)
+_numbers = {name: [field for field, _ in message_type.numbers] for name, message_type in TRANSACTION_TYPES.items()}
+_times = {
+    name: [field.name for field in msgspec.structs.fields(message_type) if field.type in (Time, Time | None)]
+    for name, message_type in TRANSACTION_TYPES.items()
+}
 _AmountEnvelope = msgspec.defstruct("_AmountEnvelope", [("amount", msgspec.Raw, msgspec.Raw(b"0"))])
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
@@ -104,7 +101,7 @@ _Envelope: Any = msgspec.defstruct(
         ("type", str, "transaction"),
         ("holds", dict[str, _AmountEnvelope] | None, None),  # type: ignore[valid-type]
         ("legs", list[_AmountEnvelope] | None, None),  # type: ignore[valid-type]
-        *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS),
+        *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in sorted({*chain.from_iterable(_numbers.values())})),
     ],
 )
 """A message's type, and its numbers as the producer spelled them."""
