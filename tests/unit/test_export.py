@@ -1,5 +1,6 @@
 """The export, and each of its queries against an answer that is computed from the journal's entries."""
 
+import csv
 import itertools
 import json
 import random
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import account_item
 from ledger.core.journal import JournalEntry, entry_item
 from ledger.core.reason_codes import NotYet
@@ -31,7 +33,7 @@ from tests.support.samples import (
     transfer,
 )
 from tools.teller import exporting
-from tools.teller.exporting import QUERIES, answer_of, export_to
+from tools.teller.exporting import QUERIES, State, answer_of, export_to
 from tools.teller.failures import Failure
 
 LONG_AGO = "2026-01-05"
@@ -83,12 +85,14 @@ class Exported(NamedTuple):
     entries: list[JournalEntry]
 
 
-def items_of(books: Books, entries: list[JournalEntry]) -> Callable[[str, int], Iterator[dict[str, Any]]]:
+def items_of(books: Books, entries: list[JournalEntry]) -> Callable[[str, int], Iterator[bytes]]:
     everything = {
         "Accounts": [account_item(account) for account in books.accounts.values()],
         "Journal": [entry_item(entry) for entry in entries],
     }
-    return lambda table, segment: iter(everything[table][segment::SEGMENTS])
+    return lambda table, segment: (
+        json.dumps(to_dynamodb(item)).encode() for item in everything[table][segment::SEGMENTS]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +107,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     late = replace(timed[-1], outcome=replace(timed[-1].outcome, posted_at=UNTIL))
     items, calls = items_of(books, [*timed[:-1], late]), itertools.count()
 
-    def killed(table: str, segment: int) -> Iterator[dict[str, Any]]:
+    def killed(table: str, segment: int) -> Iterator[bytes]:
         for item in items(table, segment):
             if next(calls) == 150:
                 raise Killed
@@ -112,10 +116,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporting, "SEGMENTS", SEGMENTS)
         with pytest.raises(Killed):
-            export_to(directory, "a stack", UNTIL, killed)
+            export_to(directory, State("a stack", UNTIL, has_csv=True), killed)
         with pytest.raises(Failure, match="of another stack"):
-            export_to(directory, "another", UNTIL, items)
-        manifest = export_to(directory, "a stack", "later", items)
+            export_to(directory, State("another", UNTIL), items)
+        manifest = export_to(directory, State("a stack", "later"), items)
     assert not list(directory.glob("*.jsonl"))
     return Exported(directory, manifest, books, timed[:-1])
 
@@ -131,9 +135,22 @@ def test_the_manifest_has_the_numbers_the_sums_and_the_hashes(exported: Exported
     assert rows["holds"] == sum(len(account.open_holds) for account in exported.books.accounts.values())
     assert (manifest["unreadable"], manifest["inexact"], manifest["until"]) == (0, 0, UNTIL)
     assert set(manifest["files"]) == {
-        str(path.relative_to(exported.directory)) for path in exported.directory.rglob("*.parquet")
+        str(path.relative_to(exported.directory)) for path in exported.directory.rglob("*-?.*")
     }
     assert json.loads((exported.directory / "manifest.json").read_text()) == manifest
+
+
+def test_the_csv_files_have_the_same_rows(exported: Exported) -> None:
+    files = (exported.directory / "csv" / "journal").iterdir()
+    found = [row for path in files for row in csv.DictReader(path.read_text().splitlines())]
+    of_entries = {
+        (e.account_id, str(e.outcome.account_version), f"{e.outcome.amount:f}", e.outcome.rejecting_account_id or "")
+        for e in exported.entries
+    }
+    columns = ("account_id", "account_version", "amount", "rejecting_account_id")
+    assert {tuple(row[column] for column in columns) for row in found} == of_entries
+    assert len(found) == len(of_entries)
+    assert any(rejecting for *_, rejecting in of_entries)
 
 
 def between(exported: Exported, of: Mapping[str, str] = ALL) -> list[JournalEntry]:
@@ -297,6 +314,6 @@ def test_a_query_gives_what_the_entries_give(exported: Exported, name: str) -> N
 def test_an_amount_that_sql_can_not_add_exactly_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "SEGMENTS", SEGMENTS)
     books = post_messages(Books({}, {}), [opening(0, "XTS"), payment("0.00000000001", None, "t-1")])
-    assert export_to(tmp_path, "a stack", UNTIL, items_of(books, list(books.entries)))["inexact"] == 3
+    assert export_to(tmp_path, State("a stack", UNTIL), items_of(books, list(books.entries)))["inexact"] == 3
     with pytest.raises(Failure, match="3 amounts have more than 28 digits"):
         answer_of("balances", tmp_path, {})
