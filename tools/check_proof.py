@@ -14,6 +14,8 @@ from pathlib import Path
 
 HASH = 43
 """The characters of a hash."""
+RANGES = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+"""The ranges of accounts: the characters that the hashes of their ids begin with."""
 
 
 def as_json(value: object) -> str:
@@ -47,11 +49,13 @@ def root_in(text: str) -> tuple[str, dict[str, object]]:
     seal = hash_of(proof["seal_before"] + as_json(entry))
     seals = top(seal, entry["account_version"] - 1, proof["version"], proof["seals"])
     account = hash_of(as_json([entry["account_id"], proof["version"], seals]))
-    accounts = top(account, proof["index"], proof["size"], proof["accounts"])
-    names = {"accounts", "entry", "index", "scheduled_time", "seal_before", "seals", "size", "version"}
+    of_range = hash_of(as_json([proof["size"], top(account, proof["index"], proof["size"], proof["accounts"])]))
+    place = RANGES.index(hash_of(entry["account_id"])[0])
+    ranges = top(of_range, place, len(RANGES), proof["ranges"])
+    names = {"accounts", "entry", "index", "ranges", "scheduled_time", "seal_before", "seals", "size", "version"}
     if set(proof) != names:
         raise ValueError(f"it has other names than {', '.join(sorted(names))}")
-    return hash_of(as_json([proof["scheduled_time"], proof["size"], accounts])), entry
+    return hash_of(as_json([proof["scheduled_time"], ranges])), entry
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from conditional_writes import Deadline
 from ledger import reconciler
+from ledger.checkpoints import key_of
 from ledger.core.accounts import account_from_item, account_item
 from ledger.reconciler import Position
 from tests.support.bodies import opening, payment, transfer
@@ -183,7 +184,8 @@ def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Reco
         progress = lock["checkpoint"]["saved"]
     long.post(*NEW)
     newer = account_item(account_from_item(long.by_account(long.tables.accounts)[LONG]))
-    long.put(long.tables.checkpoints, newer | {"whole_on": "2026-03-01", "peaks": ["a"] * newer["version"].bit_count()})
+    saved = key_of(LONG) | {"whole_on": "2026-03-01", "peaks": ["a"] * newer["version"].bit_count()}
+    long.put(long.tables.checkpoints, newer | saved)
     assert mismatches(long.run()) == ""
 
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 
 from conditional_writes import Item
-from ledger.core.hash_trees import HashTree
+from ledger.core.hash_trees import CHARACTERS, HashTree, hash_of, hash_of_values
 from ledger.core.journal import EntryId
 from tests.checkers import seals
 from tests.support.bodies import payment
 from tests.support.planted import BOOKS, HELD_BOOKS
-from tests.support.reconciling import Reconciled, filled, mismatches
+from tests.support.reconciling import Reconciled, event, filled, mismatches
 from tools import check_proof
 from tools.local_aws.server import Endpoint
 from tools.teller.failures import Failure
@@ -71,7 +71,7 @@ def check(proof: str | bytes, root: str, tmp_path: Path) -> tuple[int, str]:
 
 
 def test_each_entry_is_proven_in_2_kb_by_the_root_of_the_report(ledger: Reconciled) -> None:
-    """Beside the entry and 30 hashes, those of a million accounts with a thousand entries each, it has 190 bytes."""
+    """Beside the entry and 30 hashes, those of a million accounts with a thousand entries each, it has 202 bytes."""
     root = ledger.report(ledger.quiet_night())["root"]
     items = ledger.items(ledger.tables.journal)
     assert len(items) > 30
@@ -81,9 +81,9 @@ def test_each_entry_is_proven_in_2_kb_by_the_root_of_the_report(ledger: Reconcil
         assert found == root
         form = check_proof.as_json(entry).encode()
         assert form == seals.canonical_form(item)
-        hashes = sum(len(json.loads(proof)[name]) for name in ("seals", "accounts"))
-        assert len(proof.encode()) - hashes - len(form) <= 190
-        assert len(form) + 190 + 30 * HASH_CHARACTERS <= MOST_BYTES
+        hashes = sum(len(json.loads(proof)[name]) for name in ("seals", "accounts", "ranges"))
+        assert len(proof.encode()) - hashes - len(form) <= 202
+        assert len(form) + 202 + 30 * HASH_CHARACTERS <= MOST_BYTES
 
 
 def test_a_changed_byte_is_found_at_each_of_200_places(ledger: Reconciled, tmp_path: Path) -> None:
@@ -101,6 +101,24 @@ def test_a_changed_byte_is_found_at_each_of_200_places(ledger: Reconciled, tmp_p
     assert check(changed, root, tmp_path)[0] == 1
     assert check(proof, root[::-1], tmp_path) == (1, f"not proven: the root would be {root}\n")
     assert check(b"{}\n", root, tmp_path) == (1, "not proven: \"'entry'\"\n")
+
+
+def test_a_root_follows_from_the_accounts_alone_in_any_pages(ledger: Reconciled, night: int) -> None:
+    """By docs/seals.md. A page has one checkpoint, and an invocation has time for two steps at most."""
+    ledger.index.limits = {"checkpoints": 1}
+    ledger.query_seconds = 100
+    assert ledger.run_until_done(night).count("Continued") >= len(ledger.checkpoints)
+    leaves = {
+        hash_of(name): hash_of_values(name, int(item["version"]), HashTree(int(item["version"]), item["peaks"]).top)
+        for name, item in ledger.checkpoints.items()
+    }
+    ranges = list[str]()
+    for first in CHARACTERS:
+        of_range = [leaves[name] for name in sorted(leaves) if name[0] == first]
+        ranges.append(hash_of_values(len(of_range), HashTree().with_leaves(of_range).top))
+    top = HashTree().with_leaves(ranges).top
+    report = ledger.report(night)
+    assert (report["root"], report["root_before"]) == (hash_of_values(event(night)["scheduled_time"], top), "confirmed")
 
 
 # --- what an administrator may do -------------------------------------------------------------------------
@@ -131,7 +149,7 @@ def and_its_checkpoint(ledger: Reconciled) -> None:
 
 def without_its_checkpoint(ledger: Reconciled) -> None:
     rewrite(ledger, "bob", describe)
-    ledger.delete(ledger.tables.checkpoints, "bob")
+    ledger.delete_checkpoint("bob")
 
 
 def without_its_last_entry(ledger: Reconciled) -> None:
@@ -170,7 +188,12 @@ def test_what_no_seal_shows_the_next_night_finds_and_no_proof_is_made(
         with pytest.raises(Failure):
             prove(ledger, "t-12", "bob")
     ledger.post(*posted)
-    assert expected in mismatches(ledger.run(night)).split("; ")
+    report = ledger.run(night)
+    assert expected in mismatches(report).split("; ")
+    if "wrong root" in expected:
+        [said] = [each for each in report["first_mismatches"] if "wrong root" in each]
+        of_bob = "no account" if "without" in damage else "bob"
+        assert said.endswith(f"; other ranges: {hash_of('bob')[0]!r} has {of_bob}"), said
 
 
 def test_roots_are_confirmed_from_night_to_night_and_a_run_that_is_not_finished_leaves_none(

@@ -22,7 +22,7 @@ class LateIndex:
 
     `hidden` has versions that the index doesn't have: for `reads` more reads of it, or for ever. `error` is the code
     and the message that each read of it gets. `shown` changes the items that it has. `limits` are the most items of a
-    page, of the index and of the table. `queries` counts the queries of both.
+    page, of the index, of the table and of the checkpoints. `queries` counts the queries of each.
     """
 
     def __init__(self, *clients: Any) -> None:
@@ -41,7 +41,8 @@ class LateIndex:
 
     def _before(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
         query = json.loads(params["body"])
-        context["of"] = of = "index" if "IndexName" in query else "table"
+        of = "table" if ":account_id" in query["ExpressionAttributeValues"] else "checkpoints"
+        context["of"] = of = "index" if "IndexName" in query else of
         self.queries[of] += 1
         if of in self.limits:
             params["body"] = json.dumps(query | {"Limit": self.limits[of]}).encode()

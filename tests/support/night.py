@@ -18,6 +18,7 @@ from botocore.awsrequest import AWSResponse
 
 from conditional_writes.core.items import from_dynamodb, item_bytes
 from conditional_writes.testing import Engine
+from ledger.checkpoints import key_of
 from ledger.core.accounts import Account, AccountStatus, account_item
 from ledger.core.hash_trees import HashTree
 from ledger.core.journal import entry_from_item, seal_of
@@ -109,9 +110,9 @@ class Planted:
     def before_send(self, request: Any, event_name: str, **_: Any) -> AWSResponse | None:
         operation = event_name.rpartition(".")[2]
         self.requests[operation] += 1
-        if operation != "Query":
-            return None
         query = json.loads(request.body)
+        if operation != "Query" or ":account_id" not in query["ExpressionAttributeValues"]:
+            return None
         name = query["ExpressionAttributeValues"][":account_id"]["S"]
         self.queries[name] += 1
         if name not in self.journals or query["TableName"] == self.reversals:
@@ -145,7 +146,7 @@ def plant(ledger: Ledger, journals: dict[str, int], checkpoints: dict[str, int])
         if name not in journals:
             ledger.put_entry(from_dynamodb(entry(name, 1)))
     for name, version in checkpoints.items():
-        day_before = {"whole_on": (DAY - timedelta(days=1)).isoformat(), "peaks": peaks(name, version)}
+        day_before = key_of(name) | {"whole_on": (DAY - timedelta(days=1)).isoformat(), "peaks": peaks(name, version)}
         ledger.put(ledger.tables.checkpoints, account_item(account(name, version)) | day_before)
 
 

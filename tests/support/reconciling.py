@@ -13,7 +13,7 @@ import pytest
 
 from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
 from ledger import reconciler
-from ledger.checkpoints import Checkpoint
+from ledger.checkpoints import Checkpoint, key_of
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.hash_trees import HashTree
 from ledger.roots import RECORD
@@ -71,6 +71,7 @@ class Reconciled(Ledger):
             raise Killed
         if operation == "Query":
             self.clock.sleep(self.query_seconds)
+        if operation == "Query" and ":account_id" in body["ExpressionAttributeValues"]:
             try:
                 self.before_query(body["ExpressionAttributeValues"][":account_id"]["S"])
             except Killed:
@@ -122,7 +123,10 @@ class Reconciled(Ledger):
         return self.by_account(self.tables.checkpoints)
 
     def change_checkpoint(self, account_id: str, /, **changes: Any) -> None:
-        self.change(self.tables.checkpoints, {"account_id": account_id}, **changes)
+        self.change(self.tables.checkpoints, key_of(account_id), **changes)
+
+    def delete_checkpoint(self, account_id: str) -> None:
+        self.client.delete_item(TableName=self.tables.checkpoints, Key=to_dynamodb(key_of(account_id)))
 
     def delete(self, table: str, account_id: str, **key: str) -> None:
         self.client.delete_item(TableName=table, Key=to_dynamodb({"account_id": account_id} | key))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Item, key
 from conditional_writes.core.items import from_dynamodb
-from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints
+from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints, key_of
 from ledger.core.accounts import account_item
 from ledger.core.hash_trees import HashTree
 from ledger.unconditional_writes import MOST_WRITES
@@ -99,7 +99,7 @@ def read_back(item: Item) -> Checkpoint | None:
     """The checkpoint that is read if the table has this item."""
     table = Checkpoints(cast("Any", None), "checkpoints")
     name = item["account_id"]
-    with mock.patch("ledger.checkpoints.read", return_value={key("checkpoints", account_id=name): item}):
+    with mock.patch("ledger.checkpoints.read", return_value={key("checkpoints", **key_of(name)): item}):
         return table.read([name], Deadline.after(1)).get(name)
 
 
@@ -134,7 +134,7 @@ def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:
         for request in requests[number:]:
             item = request.get("PutRequest", {}).get("Item")
             at = request["DeleteRequest"]["Key"] if item is None else item
-            items[at["account_id"]["S"]] = item and from_dynamodb(item)
+            items[at["account_hash"]["S"]] = item and from_dynamodb(item)
         return {"UnprocessedItems": {name: requests[:number]} if number else {}}
 
     return SimpleNamespace(batch_write_item=batch_write_item), items
@@ -148,7 +148,8 @@ def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
     table, items = refusing(itertools.chain([refused] * 3, itertools.repeat(0)))
     wanted = {name: checkpoint(name, FIRST_DAY) if number % 3 else None for number, name in enumerate(MANY[:60])}
     Checkpoints(table, "checkpoints").write(wanted, Deadline.after(5))
-    assert {name: item and read_back(item) for name, item in items.items()} == wanted
+    by_hash = {key_of(name)["account_hash"]: each for name, each in wanted.items()}
+    assert {name: item and read_back(item) for name, item in items.items()} == by_hash
 
 
 def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -586,7 +586,7 @@ NEEDS = {
         "JournalTable": "dynamodb:Query dynamodb:BatchGetItem",
         "ReversalsTable": "dynamodb:Query dynamodb:BatchGetItem",
         BY_VERSION: "dynamodb:Query",
-        "CheckpointsTable": "dynamodb:BatchGetItem dynamodb:BatchWriteItem dynamodb:Scan",
+        "CheckpointsTable": "dynamodb:BatchGetItem dynamodb:BatchWriteItem dynamodb:Query",
         "LocksTable": f"{OF_JOBS_RECORDS} dynamodb:GetItem",
         "JobsDeadLetterQueue": "sqs:SendMessage*",
         "ReconcileAccountsQueue": OF_QUEUE,

@@ -37,7 +37,7 @@ def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
     return Tables(
         _create_table(endpoint, f"{prefix}-accounts", "account_id"),
         _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id", indexes=[BY_VERSION]),
-        _create_table(endpoint, f"{prefix}-checkpoints", "account_id"),
+        _create_table(endpoint, f"{prefix}-checkpoints", "kind", "account_hash"),
         _create_table(endpoint, f"{prefix}-reversals", "account_id", "transaction_id"),
         _create_table(endpoint, f"{prefix}-refusals", "account_id", "transaction_id"),
     )

@@ -9,10 +9,10 @@ from typing import Annotated, NamedTuple
 import typer
 
 from conditional_writes import Deadline, Item
-from ledger.core.hash_trees import HashTree, node
+from ledger.core.hash_trees import CHARACTERS, HashTree, hash_of, node
 from ledger.core.journal import EntryId, canonical_form, entry_from_item
 from ledger.journal_versions import JournalVersions
-from ledger.roots import Root, Roots, leaf_of
+from ledger.roots import Root, Roots, leaf_of, range_hash
 from ledger.tables import LedgerTables
 from tools import check_proof
 from tools.teller.accounts import AccountId
@@ -30,11 +30,13 @@ AGAIN = "`teller jobs run reconcile_accounts` makes a new root"
 
 
 class Night(NamedTuple):
-    """The newest root, and what it is over: the hash of each account. `place` is the account's among them, from 0
-    on, and `version` its version of that night.
+    """The newest root, and the hashes of the accounts of one range, whose place among all is `range_place`.
+
+    `place` is the account's in its range, from 0 on, and `version` its version of that night.
     """
 
     root: Root
+    range_place: int
     accounts: Sequence[str]
     place: int
     version: int
@@ -55,7 +57,7 @@ def prove(
 
     An id is unique on the account that the message names first, which pays in a transfer. For the side of another
     account, name that account by --home. Whoever has kept the root of that run checks the proof by
-    tools/check_proof.py, with nothing else. All checkpoints and the account's whole journal are read. Exit status 1:
+    tools/check_proof.py, with nothing else. The account's whole journal is read. Exit status 1:
     there is no such entry, it is newer than the run, or what the run has seen isn't there any more.
     """
     with at_work(operator, f"Proving {transaction_id} on {account_id}"):
@@ -91,6 +93,7 @@ def proof_of(operator: Operator, entry_id: EntryId) -> tuple[Night, str]:
             "accounts": siblings(night.accounts, night.place),
             "index": night.place,
             "size": len(night.accounts),
+            "ranges": siblings(night.root.ranges, night.range_place),
             "scheduled_time": night.root.scheduled_time,
         }
         text = check_proof.as_json(proof) + "\n"
@@ -122,27 +125,22 @@ def _night(operator: Operator, account_id: str) -> Night:
     root = roots.newest()
     if root is None:
         raise Failure(f"there is no root: no run of reconcile_accounts is finished, or one is at work. {AGAIN}")
+    account_hash = hash_of(account_id)
     accounts, place, version = list[str](), None, 0
-    for item in _checkpoints(roots):
-        if item["account_id"] == account_id:
+    for item in roots.of_range(account_hash[0]):
+        if item["account_hash"] == account_hash:
             place, version = len(accounts), int(item["version"])
         accounts.append(leaf_of(item))
-    if Root.of(root.scheduled_time, HashTree().with_leaves(accounts)) != root:
+    range_place = CHARACTERS.index(account_hash[0])
+    is_published = root.ranges[range_place] == range_hash(HashTree().with_leaves(accounts))
+    if not is_published or Root.of(root.scheduled_time, root.ranges) != root:
         raise Failure(
             f"the table Checkpoints isn't as the run for {root.scheduled_time} left it: a run is at work, or somebody "
             f"has changed it, which the next run reports. {AGAIN}"
         )
     if place is None:
         raise NotFound(f"the account {account_id!r} wasn't sound in the run for {root.scheduled_time}. {AGAIN}")
-    return Night(root, accounts, place, version)
-
-
-def _checkpoints(roots: Roots) -> Iterator[Item]:
-    items, after = roots.page(None)
-    yield from items
-    while after is not None:
-        items, after = roots.page(after)
-        yield from items
+    return Night(root, range_place, accounts, place, version)
 
 
 def _items(operator: Operator, account_id: str) -> Iterator[Item]:

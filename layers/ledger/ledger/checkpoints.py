@@ -1,7 +1,8 @@
 """The checkpoints of the nightly reconciliation: each account as it was when no mismatch was found.
 
 They are in a table of their own: a write to an account may cancel a commit in progress. A missing checkpoint costs a
-replay of the whole journal, and an old one costs a longer replay: docs/decisions/checkpoints.md.
+replay of the whole journal, and an old one costs a longer replay: docs/decisions/checkpoints.md. They are under one
+partition key, sorted by the hashes of their accounts' ids: so a query has them in the order of the night's root.
 """
 
 import hashlib
@@ -10,16 +11,18 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes import Deadline, Item, key, read
+from conditional_writes import Deadline, Item, Key, key, read
 from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.decoding import attribute, version
-from ledger.core.hash_trees import HashTree
+from ledger.core.hash_trees import HashTree, hash_of
 from ledger.unconditional_writes import write_all
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+KIND = "account"
+"""The partition key of all checkpoints. One run at a time reads and writes them: less than a partition takes."""
 CYCLE_DAYS = 30
 """Each account's journal is replayed whole once in so many days."""
 
@@ -56,7 +59,7 @@ class Checkpoints(NamedTuple):
 
         One request per 100 accounts. Raises what `read` raises.
         """
-        items = read(self.client, (key(self.table, account_id=name) for name in account_ids), deadline).values()
+        items = read(self.client, (_key(self.table, name) for name in account_ids), deadline).values()
         checkpoints = [checkpoint for item in items if item and (checkpoint := _checkpoint(item))]
         return {checkpoint.account.account_id: checkpoint for checkpoint in checkpoints}
 
@@ -69,10 +72,19 @@ class Checkpoints(NamedTuple):
         write_all(self.client, self.table, requests, deadline, "saving the checkpoints of accounts")
 
 
+def key_of(account_id: str) -> Item:
+    """The key of the account's checkpoint, as an item has it."""
+    return {"kind": KIND, "account_hash": hash_of(account_id)}
+
+
+def _key(table: str, account_id: str) -> Key:
+    return key(table, **key_of(account_id))
+
+
 def _request(account_id: str, checkpoint: Checkpoint | None) -> Any:
     if checkpoint is None:
-        return {"DeleteRequest": {"Key": to_dynamodb({"account_id": account_id})}}
-    item = account_item(checkpoint.account) | {"whole_on": checkpoint.whole_on.isoformat()}
+        return {"DeleteRequest": {"Key": to_dynamodb(key_of(account_id))}}
+    item = key_of(account_id) | account_item(checkpoint.account) | {"whole_on": checkpoint.whole_on.isoformat()}
     item["peaks"] = list(checkpoint.seals.peaks)
     return {"PutRequest": {"Item": to_dynamodb(item)}}
 

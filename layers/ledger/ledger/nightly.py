@@ -135,8 +135,8 @@ class Progress(NamedTuple):
         place = Place(item["after"], int(item["alone"]), item["begun"], item["position"], int(item["kills"]))
         tally = {name: item[name] for name in Tally._fields}
         numbers = {name: int(value) for name, value in tally.items() if not isinstance(value, list)}
-        after, (size, peaks) = item["walk"]
-        walk = Walk(after, HashTree(int(size), tuple(peaks)))
+        after, accounts, ranges, (size, peaks) = item["walk"]
+        walk = Walk(after, int(accounts), tuple(ranges), HashTree(int(size), tuple(peaks)))
         return cls(place, Tally(**tally | numbers), item["part"], walk, item["root_before"])
 
 
@@ -171,9 +171,9 @@ class NightlyCheck(NamedTuple):
                 progress = progress._replace(part="root")
             yield Step(progress.as_item(), next_seconds=LONGEST_ALONE_SECONDS if progress.place.begun else 0)
         progress = yield from self._walked(progress)
-        accounts, root = progress.walk.tree, Root.of(run.scheduled_time.isoformat(), progress.walk.tree)
-        if accounts.size > (checked := progress.tally.accounts_checked):
-            sentence = f"it has {accounts.size:,} accounts, of the table Accounts {checked:,} were checked"
+        accounts, root = progress.walk.accounts, Root.of(run.scheduled_time.isoformat(), progress.walk.ranges)
+        if accounts > (checked := progress.tally.accounts_checked):
+            sentence = f"it has {accounts:,} accounts, of the table Accounts {checked:,} were checked"
             progress = self._with(progress, Gone("missing accounts", sentence))
         report: Item = progress.tally._asdict() | {"root": root.root, "root_before": progress.root_before}
         yield Step(progress.as_item(), report, writes=[self.roots.record(root)])
@@ -182,13 +182,13 @@ class NightlyCheck(NamedTuple):
         """The progress after the comparison. From then on the last root is none: checkpoints are written."""
         if last := self.roots.newest():
             progress = yield from self._walked(progress)
-            found = Root.of(last.scheduled_time, progress.walk.tree)
-            progress = progress._replace(root_before="confirmed" if found == last else "changed")
-            if found != last:
-                sentence = f"it is {found.root}, the run for {found.scheduled_time} left {last.root}"
-                progress = self._with(progress, Gone("wrong root", sentence))
+            found = Root.of(last.scheduled_time, progress.walk.ranges)
+            is_confirmed = found.root == last.root
+            progress = progress._replace(root_before="confirmed" if is_confirmed else "changed")
+            if not is_confirmed:
+                progress = self._with(progress, Gone("wrong root", self.roots.difference(found, last)))
         progress = progress._replace(part="accounts", walk=Walk())
-        yield Step(progress.as_item(), writes=[self.roots.record(Root(run.scheduled_time.isoformat(), ""))])
+        yield Step(progress.as_item(), writes=[self.roots.record(Root(run.scheduled_time.isoformat()))])
         return progress
 
     def _with(self, progress: Progress, gone: Gone) -> Progress:

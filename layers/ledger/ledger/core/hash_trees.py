@@ -11,6 +11,9 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+CHARACTERS = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+"""Those of hashes, in the order in which texts are sorted."""
+
 
 def hash_of(text: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())[:43].decode()
