@@ -33,8 +33,8 @@ DUE = 10
 """Accounts whose whole journals are due in a night: a thirtieth of all."""
 ACTIVE = 3 * DUE
 FIRST_DAY = date(2026, 1, 1)
-INDEX, TABLE = "Query by_version", "Query"
-"""The meter's names for queries of the index, and for those of the tables, which only whole replays make.
+INDEX, TABLE, CHECKPOINTS = "Query by_version", "Query", "Query checkpoints"
+"""The meter's names for queries of the index, of the tables, which only whole replays make, and of the checkpoints.
 
 A whole replay makes one of the journal, and one of the account's items in the Reversals table: it has none here, and an
 empty page costs a unit.
@@ -71,16 +71,16 @@ class Night(NamedTuple):
 
     @property
     def read_units(self) -> float:
-        return self.units_of(*READS, INDEX)
+        return self.units_of(*READS, INDEX, CHECKPOINTS)
 
     @property
     def days_part(self) -> list[dict[str, float]]:
         """The requests and units of all but the whole replays.
 
         The requests that save checkpoints are left out: there is one for each page of the scan with a due account. And
-        the units of the scans: a checkpoint has a hash more for each 1 in the binary digits of its version.
+        the units of the queries of checkpoints: each has a hash more for each 1 in the binary digits of its version.
         """
-        return [{**self.requests, TABLE: 0, "BatchWriteItem": 0}, {**self.units, TABLE: 0, "Scan": 0}]
+        return [{**self.requests, TABLE: 0, "BatchWriteItem": 0}, {**self.units, TABLE: 0, CHECKPOINTS: 0}]
 
     @property
     def dollars(self) -> float:
@@ -135,10 +135,10 @@ def night_table(nights: list[Night]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
     operations = {
         "read:\naccounts": ["Scan"],
-        "check-\npoints": ["BatchGetItem", "GetItem"],
+        "check-\npoints": ["BatchGetItem", "GetItem", CHECKPOINTS],
         "of the\nday": [INDEX],
         "whole\nreplays": [TABLE],
-        "in\nall": [*READS, INDEX],
+        "in\nall": [*READS, INDEX, CHECKPOINTS],
         "writ-\nten": WRITES,
     }
     for name in ("his-\ntory", "of the\nday", "re-\nquests", *operations, "dollars a\nmillion"):

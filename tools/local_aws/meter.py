@@ -39,8 +39,8 @@ INDEX_KEY = [key["AttributeName"] for key in BY_VERSION["KeySchema"]]
 class Meter:
     """The requests and units of its clients since its creation or since `reset`. Clients may be shared by threads.
 
-    `answered` and `units` are by operation, those of an index apart, such as "Query by_version". `answered` counts each
-    request once, however often the SDK sent it.
+    `answered` and `units` are by operation, those of an index apart, such as "Query by_version", and "Query checkpoints".
+    `answered` counts each request once, however often the SDK sent it.
     """
 
     def __init__(self, *clients: Any) -> None:
@@ -90,6 +90,7 @@ class Meter:
         request = json.loads(context["metered_body"])
         units = 0.0 if "Error" in parsed else read_units(request, parsed)
         name = f"{operation} {request['IndexName']}" if "IndexName" in request else operation
+        name += " checkpoints" if operation == "Query" and request["TableName"].endswith("-checkpoints") else ""
         with self._lock:
             self.read_units += units
             self.answered[name] += 1

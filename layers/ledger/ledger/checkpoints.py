@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes import Deadline, Item, Key, key, read
+from conditional_writes import Deadline, Item, key, read
 from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.decoding import attribute, version
@@ -59,7 +59,7 @@ class Checkpoints(NamedTuple):
 
         One request per 100 accounts. Raises what `read` raises.
         """
-        items = read(self.client, (_key(self.table, name) for name in account_ids), deadline).values()
+        items = read(self.client, (key(self.table, **key_of(name)) for name in account_ids), deadline).values()
         checkpoints = [checkpoint for item in items if item and (checkpoint := _checkpoint(item))]
         return {checkpoint.account.account_id: checkpoint for checkpoint in checkpoints}
 
@@ -75,10 +75,6 @@ class Checkpoints(NamedTuple):
 def key_of(account_id: str) -> Item:
     """The key of the account's checkpoint, as an item has it."""
     return {"kind": KIND, "account_hash": hash_of(account_id)}
-
-
-def _key(table: str, account_id: str) -> Key:
-    return key(table, **key_of(account_id))
 
 
 def _request(account_id: str, checkpoint: Checkpoint | None) -> Any:
