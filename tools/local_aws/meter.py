@@ -39,8 +39,8 @@ INDEX_KEY = [key["AttributeName"] for key in BY_VERSION["KeySchema"]]
 class Meter:
     """The requests and units of its clients since its creation or since `reset`. Clients may be shared by threads.
 
-    `answered` and `units` are by operation, those of an index apart, such as "Query by_version", and "Query checkpoints".
-    `answered` counts each request once, however often the SDK sent it.
+    `answered` and `units` are by operation, those of an index apart, such as "Query by_version", and those of the table
+    Checkpoints, "Query checkpoints". `answered` counts each request once, however often the SDK sent it.
     """
 
     def __init__(self, *clients: Any) -> None:
