@@ -32,7 +32,7 @@ from conditional_writes import (
     VersionedItem,
     at_least,
 )
-from conditional_writes.exactly_once import PayloadChanged, Ran, exactly_once
+from conditional_writes.exactly_once import PayloadChanged, Ran, ToQueue, exactly_once
 from tests.support.faults import Fault, Faults, Killed
 from tests.support.paying import Tables, Unfunded, Way, Worker, payment
 from tools.local_aws.meter import Meter
@@ -420,8 +420,16 @@ def test_it_costs_so_many_requests_and_units(worker: Worker, unseeing: Worker) -
     missing = 0 if "Jetty" in server_of(worker) else 1  # DynamoDB Local doesn't count the read of a missing record
     assert cost(lambda: worker.pay(payment())) == (2, 1 + missing, 6)
     assert cost(lambda: worker.pay(payment())) == (1, 2, 0)
+    telling = unseeing.once(
+        unseeing.way,
+        lambda request, observed: unseeing.pay.plan(request, observed)._replace(
+            messages=[ToQueue(f"https://sqs.eu-central-1.amazonaws.com/123456789012/{'n' * 80}", {"note": "x" * 300})]
+        ),
+        items=False,
+    )
     assert cost(lambda: unseeing.pay(payment(2))) == (1, 0, 6)
     assert cost(lambda: unseeing.pay(payment(2))) == (1, 0, 6)
+    assert cost(lambda: telling(payment(7, amount=1))) == (1, 0, 6)  # the message is in the record
     assert cost(lambda: worker.pay(payment(3, amount=0))) == (2, 1 + missing, 1)
     other = Worker(worker.tables, worker.way)
     with worker.before_writing(lambda: other.pay(payment(5, amount=1))):

@@ -13,6 +13,7 @@ import typer
 
 from conditional_writes import Deadline, Item, Key
 from conditional_writes.core.client import CONNECTIONS
+from conditional_writes.core.packing import packed
 from conditional_writes.core.reading import MAXIMUM_KEYS, read
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import JournalEntry, entry_from_item
@@ -40,7 +41,6 @@ from tools.teller.printed_tables import Rows, table
 from tools.teller.progress import progress_bar
 from tools.teller.send import send_from, send_rest, time_of_change
 from tools.teller.words import counted
-from workers.packing import packed
 from workers.parallel import in_parallel
 
 MOST_WAITING = {MessageQueue.TRANSACTIONS: 1_000, MessageQueue.ADMINISTRATION: 10_000}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from conditional_writes import Deadline
 from conditional_writes.core.client import CONNECTIONS
+from conditional_writes.core.packing import packed
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.message_files import Checked, FileMessage, checked, messages_from
@@ -18,7 +19,6 @@ from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
 from tools.teller.progress import progress_bar
 from tools.teller.words import counted
-from workers.packing import packed
 from workers.retrying import until_deadline
 from workers.sending import Message
 from workers.sending import send as send_messages

@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.core.client import CONNECTIONS, new_client
-from workers.packing import packed
+from conditional_writes.core.packing import packed
 from workers.parallel import in_parallel
 from workers.retrying import until_deadline
 

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from conditional_writes.core.deadline import Deadline, DeadlinePassed, deadline_or_default
 from conditional_writes.core.items import Item, Key, from_dynamodb, same
+from conditional_writes.core.messages import Message
 from conditional_writes.core.own_attributes import VERSION_ID, WRITE_ID
 from conditional_writes.core.prepared import NoTurn, Request, in_turn, items_of
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
@@ -37,10 +38,13 @@ class Plan[Result](NamedTuple):
     may have taken effect before, isn't planned again: OutcomeUnknown is raised. Nor is one with an `expected` version.
     The SDK's own second try of a write that got no answer isn't refused if the condition holds still: what must be made
     once has a condition that it makes false, or is in a transaction.
+
+    `messages` leave once the writes took effect. Only a function that is `exactly_once` may have them.
     """
 
     result: Result
     writes: Sequence[Write] = ()
+    messages: Sequence[Message] = ()
     once: bool = False
 
 
@@ -219,6 +223,8 @@ class _Sending:
 
     def __init__(self, client: "DynamoDBClient", plan: Plan[Any], deadline: Deadline) -> None:
         self.plan = checked(plan)
+        if plan.messages:
+            raise TypeError("a plan has messages, and no record to keep them: only functions that are exactly_once do")
         self._client, self._deadline = client, deadline
         self.write_id = self.token = uuid.uuid4().hex
         self.unanswered = False

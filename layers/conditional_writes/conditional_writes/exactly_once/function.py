@@ -20,6 +20,7 @@ from conditional_writes.core.own_attributes import WRITE_ID_BYTES
 from conditional_writes.core.reading import read
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Put
 from conditional_writes.core.steps import Steps, blocking, steps
+from conditional_writes.exactly_once.outbox import MESSAGES, text_of
 from conditional_writes.exactly_once.record import Call, PlainRecording, Recorded, Recording, Records, free
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class ExactlyOnce[Request, Result]:
             except Exception as error:  # noqa: BLE001 (it is raised, unless the result is recorded by now)
                 return Plan(_Failed(error))
             result, record = call.record_of(planned.result)
+            if planned.messages:
+                record = {**record, MESSAGES: text_of(self._name, planned.messages)}
             _check_size(record_key, record)
             return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *planned.writes])
 
@@ -254,9 +257,10 @@ def exactly_once(  # noqa: PLR0913 (by name, all but the first)
 def _check_size(record_key: Key, record: Item) -> None:
     size = item_bytes(record) + WRITE_ID_BYTES
     if size > MAXIMUM_ITEM_BYTES:
+        has = "the record with its result and messages has" if MESSAGES in record else "the record with its result has"
         raise ValueError(
-            f"{record_key}: the record with its result has {size:,} bytes, and an item has room for"
-            f" {MAXIMUM_ITEM_BYTES:,}: write what is large into an item of its own, and return its key"
+            f"{record_key}: {has} {size:,} bytes, and an item has room for {MAXIMUM_ITEM_BYTES:,}: write what is large"
+            " into an item of its own, and return its key"
         )
 
 
