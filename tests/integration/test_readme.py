@@ -19,7 +19,9 @@ import pytest
 
 from conditional_writes import Deadline, OutcomeUnknown, VersionedTable
 from conditional_writes.locks import Lock, WindowDone
+from tests.support.in_process import Aws
 from tests.support.new_tables import definition, index
+from tools.local_aws.functions import Context
 from tools.local_aws.server import PROJECT, Endpoint
 
 LIBRARY = PROJECT / "layers" / "conditional_writes"
@@ -31,6 +33,7 @@ TABLES = {
     "Invoices": {"invoice_id": "S"},
     "Locks": {"lock_key": "S"},
     "Orders": {"customer_id": "S", "order_id": "N"},
+    "Parcels": {"order_id": "S"},
     "Profiles": {"account_id": "S"},
     "Records": {"id": "S"},
 }
@@ -164,6 +167,30 @@ def test_the_examples_of_plans_do_what_they_say(run: Run) -> None:
     assert not names["rebook"]("nobody", "TL3", "TL1", Deadline.after(30))
 
 
+@pytest.mark.parametrize("dynamodb", ["in_process"], indirect=True)
+def test_the_functions_of_the_page_of_messages_are_chained(run: Run, dynamodb: Endpoint, services: Aws) -> None:
+    """Killed at each call they are in tests/explore/test_messages.py."""
+    urls = [dynamodb.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in ("page-ship", "page-dead")]
+    queues = {"SHIPPING_QUEUE_URL": urls[0], "DEAD_LETTER_QUEUE_URL": urls[1]}
+    stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
+    dynamodb.client("dynamodb").update_table(TableName="Records", StreamSpecification=stream)
+    with mock.patch.dict(os.environ, queues):
+        names = run(LIBRARY / "docs" / "messages.md")
+        names["accounts"].save({"account_id": "alice", "balance": 100})
+        for _ in range(2):
+            assert names["buy"]({"order_id": "o-1", "account_id": "alice", "price": 40}) == "bought"
+            event = {"Records": services.engine.stream_records("Records")}
+            assert names["publish"](event, Context()) == {"batchItemFailures": []}
+        sent = services.sqs.queues["page-ship"].messages
+        records = [{"messageId": each.message_id, "body": each.body} for each in sent]
+        bad = {"messageId": "bad", "body": "{}"}
+        assert names["deliver"]({"Records": [*records, bad]}, Context()) == {
+            "batchItemFailures": [{"itemIdentifier": "bad"}]
+        }
+    parcels = VersionedTable(names["client"], "Parcels", "order_id")
+    assert (len(sent), parcels.get("o-1")["sent"]) == (2, 1)
+
+
 def test_the_example_of_upserts_does_what_it_says(run: Run) -> None:
     names = run(LIBRARY / "docs" / "upserts.md")
     at = datetime(2026, 2, 28, 12, tzinfo=UTC)
@@ -237,7 +264,7 @@ def test_the_conftest_for_a_client_of_a_module_keeps_it_from_aws(tmp_path: Path)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-ASSERTED = {"versioned-items", "plans", "upserts", "locks", "clients", "testing", "tables-and-permissions"}
+ASSERTED = {"versioned-items", "messages", "plans", "upserts", "locks", "clients", "testing", "tables-and-permissions"}
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDE if page.stem not in ASSERTED], ids=lambda page: page.stem)

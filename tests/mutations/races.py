@@ -217,6 +217,20 @@ RACES = [
         "two calls of a function",
     ),
     Race(
+        "a message has another id each time that it is sent",
+        f"{LIBRARY}/exactly_once/outbox.py",
+        'message_id = f"{write_id}-{number}"',
+        'message_id = f"{write_id}-{id(message)}-{id(fields)}"',
+        "two chains",
+    ),
+    Race(
+        "a publisher takes records whose messages weren't sent",
+        f"{LIBRARY}/exactly_once/publishing.py",
+        "first = min(alive, default=len(records))",
+        "first = len(records)",
+        "a chain of two functions",
+    ),
+    Race(
         "an upsert that doesn't ask for the clock of what it replaces",
         EDIT,
         "            self.limit(place, later.entry)\n",
