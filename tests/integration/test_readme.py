@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ from unittest import mock
 
 import boto3
 import pytest
+from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 
 from conditional_writes import Deadline, OutcomeUnknown, VersionedTable
 from conditional_writes.locks import Lock, WindowDone
@@ -191,6 +193,26 @@ def test_the_functions_of_the_page_of_messages_are_chained(run: Run, dynamodb: E
     assert (len(sent), parcels.get("o-1")["sent"]) == (2, 1)
 
 
+def test_a_step_of_a_durable_function_takes_effect_once_though_it_is_run_twice(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "exactly-once.md")
+    names["accounts"].modify("alice", change=lambda account: account | {"balance": 100})
+    pay, runs = names["pay"], []
+
+    def pay_and_fail_first(payment: dict[str, Any]) -> Any:
+        runs.append(pay.run(payment))
+        if len(runs) == 1:
+            raise RuntimeError("after the payment, before the step's checkpoint")
+        return runs[-1].result
+
+    names["pay"] = pay_and_fail_first
+    with DurableFunctionTestRunner(names["checkout"], poll_interval=0.01) as runner:
+        done = runner.run(json.dumps({"account_id": "alice", "amount": 30}), execution_timeout=30)
+    runner._scheduler._loop.close()  # it leaves it open
+    assert done.result == '"70 left"', done
+    assert [ran.replayed for ran in runs] == [False, True]
+    assert names["accounts"].get("alice")["balance"] == 70
+
+
 def test_the_example_of_upserts_does_what_it_says(run: Run) -> None:
     names = run(LIBRARY / "docs" / "upserts.md")
     at = datetime(2026, 2, 28, 12, tzinfo=UTC)
@@ -264,7 +286,17 @@ def test_the_conftest_for_a_client_of_a_module_keeps_it_from_aws(tmp_path: Path)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-ASSERTED = {"versioned-items", "messages", "plans", "upserts", "locks", "clients", "testing", "tables-and-permissions"}
+ASSERTED = {
+    "exactly-once",
+    "versioned-items",
+    "messages",
+    "plans",
+    "upserts",
+    "locks",
+    "clients",
+    "testing",
+    "tables-and-permissions",
+}
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDE if page.stem not in ASSERTED], ids=lambda page: page.stem)
