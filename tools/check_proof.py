@@ -2,7 +2,7 @@
 
     python check_proof.py PROOF ROOT
 
-PROOF is the file, ROOT the night's root from whoever you trust to have kept it. What is hashed: docs/seals.md.
+PROOF is the file, ROOT the night's root as somebody you trust kept it, or a file of it. What is hashed: docs/seals.md.
 Exit status: 0 if the entry is proven, 1 if it isn't, 2 for wrong use.
 """
 
@@ -64,10 +64,12 @@ def main() -> int:
         return 2
     try:
         found, entry = root_in(Path(sys.argv[1]).read_bytes().decode())
+        published = Path(sys.argv[2])
+        root = json.loads(published.read_bytes())["root"] if published.is_file() else sys.argv[2]
     except (OSError, KeyError, TypeError, ValueError) as error:
         print(f"not proven: {str(error)!a}")
         return 1
-    if found != sys.argv[2]:
+    if found != root:
         print(f"not proven: the root would be {found}")
         return 1
     print("proven:", ", ".join(f"{name} {value!a}" for name, value in entry.items()))

@@ -4,7 +4,8 @@ Each night costs the entries of the day, and the whole journals of a thirtieth o
 A message with `"whole": true` replays all journals whole. An account that is too large, too slow or unreadable is
 skipped, and named in the report.
 
-The report is an item of the locks' table: each scheduled time has one.
+The report is an item of the locks' table: each scheduled time has one. Its root is an object of a bucket, too, if the
+variable LEDGER_ROOTS_BUCKET names one.
 """
 
 from workers import cold_start  # isort: split
@@ -21,6 +22,7 @@ from conditional_writes import dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.checkpoints import Checkpoints
 from ledger.nightly import Gone, NightlyCheck, Tally
+from ledger.published_roots import PublishedRoots
 from ledger.reconciler import Checked, Mismatched, Reconciler, Skipped
 from ledger.roots import Roots
 from ledger.tables import LedgerTables
@@ -37,10 +39,12 @@ tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"],
 reconciler, checkpoints = Reconciler(client, tables), Checkpoints(client, os.environ["CHECKPOINTS_TABLE"])
 locks = Locks(client, os.environ["LOCKS_TABLE"])
 roots = Roots(client, checkpoints.table, locks.table)
+bucket = os.environ.get("LEDGER_ROOTS_BUCKET")
+published = PublishedRoots.of(bucket) if bucket else None
 
 
 def reconcile(run: Run) -> Iterator[Step]:
-    return NightlyCheck(reconciler, checkpoints, roots, tell, ACCOUNTS_PER_STEP).steps(run)
+    return NightlyCheck(reconciler, checkpoints, roots, tell, ACCOUNTS_PER_STEP, published).steps(run)
 
 
 def tell(checked: Sequence[Checked | Gone], tally: Tally) -> None:

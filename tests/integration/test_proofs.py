@@ -4,16 +4,20 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from conditional_writes import Item
 from ledger.core.hash_trees import CHARACTERS, HashTree, hash_of, hash_of_values
 from ledger.core.journal import EntryId
+from ledger.published_roots import PublishedRoots
+from ledger.roots import RECORD, Root, Roots, Walk
 from tests.checkers import seals
 from tests.support.bodies import payment
 from tests.support.planted import BOOKS, HELD_BOOKS
@@ -194,6 +198,112 @@ def test_what_no_seal_shows_the_next_night_finds_and_no_proof_is_made(
         [said] = [each for each in report["first_mismatches"] if "wrong root" in each]
         of_bob = "no account" if "without" in damage else "bob"
         assert said.endswith(f"; other ranges: {hash_of('bob')[0]!r} has {of_bob}"), said
+
+
+# --- roots in a bucket ------------------------------------------------------------------------------------
+
+
+BUCKET = "roots-of-the-ledger"
+
+
+@pytest.fixture
+def published(ledger: Reconciled, night: int) -> Iterator[Any]:
+    """S3, by moto, after a night that has put its root into a bucket with Object Lock."""
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET, ObjectLockEnabledForBucket=True)
+        ledger.published, ledger._process = PublishedRoots(client, BUCKET), None
+        assert ledger.run(night)["root_before"] == "confirmed"
+        yield client
+
+
+def key_of_night(night: int) -> str:
+    return f"roots/2026-03-{night + 1:02}T020000Z.json"
+
+
+def put(client: Any, night: int, root: Root) -> None:
+    client.put_object(Bucket=BUCKET, Key=key_of_night(night), Body=json.dumps(root._asdict()).encode())
+
+
+def test_each_night_puts_its_root_and_a_proof_is_checked_by_the_object(
+    ledger: Reconciled, night: int, published: Any, tmp_path: Path
+) -> None:
+    report = ledger.run(night + 1)
+    assert (report["root_before"], mismatches(report)) == ("confirmed", "")
+    kept = published.list_objects_v2(Bucket=BUCKET)["Contents"]
+    assert [each["Key"] for each in kept] == [key_of_night(night), key_of_night(night + 1)]
+    path = tmp_path / "root.json"
+    path.write_bytes(published.get_object(Bucket=BUCKET, Key=key_of_night(night + 1))["Body"].read())
+    assert json.loads(path.read_text())["root"] == report["root"]
+    proof = prove(ledger, "t-7", "bob")
+    assert check(proof, str(path), tmp_path) == check(proof, report["root"], tmp_path)
+    assert check(proof, str(path), tmp_path)[0] == 0
+
+
+def and_its_root(ledger: Reconciled) -> Root:
+    """All that an administrator of the tables can make anew: the chain, its checkpoint, and the newest root."""
+    and_its_checkpoint(ledger)
+    roots = Roots(ledger.client, ledger.tables.checkpoints, ledger.locks_table)
+    before, walk = roots.newest(), roots.further(Walk())
+    assert before
+    made = Root.of(before.scheduled_time, walk.ranges)
+    ledger.put(ledger.locks_table, {"lock_key": RECORD} | made._asdict() | {"ranges": list(made.ranges)})
+    return made
+
+
+@pytest.mark.parametrize("more", ["nothing", "a new version", "a deletion and a new object", "no record"])
+def test_a_root_that_was_made_anew_is_found_by_the_oldest_version_of_its_object(
+    ledger: Reconciled, night: int, published: Any, more: str
+) -> None:
+    made = and_its_root(ledger)
+    if more == "no record":
+        ledger.client.delete_item(TableName=ledger.locks_table, Key={"lock_key": {"S": RECORD}})
+    if more == "a deletion and a new object":
+        published.delete_object(Bucket=BUCKET, Key=key_of_night(night))
+    if more.startswith("a "):
+        put(published, night, made)
+    report = ledger.run(night + 1)
+    assert (report["root_before"], mismatches(report)) == ("changed", "table Checkpoints: wrong root")
+    assert f"; other ranges: {hash_of('bob')[0]!r} has bob" in report["first_mismatches"][0]
+
+
+def test_without_a_bucket_a_root_that_was_made_anew_is_confirmed(ledger: Reconciled, night: int) -> None:
+    """Only who kept it elsewhere sees it: what the bucket is for."""
+    ledger.run(night)
+    and_its_root(ledger)
+    assert ledger.run(night + 1)["root_before"] == "confirmed"
+
+
+@pytest.mark.parametrize("body", [None, b"{}", b"no JSON"])
+def test_an_object_that_is_there_before_the_run_is_reported_and_stays(
+    ledger: Reconciled, night: int, published: Any, body: bytes | None
+) -> None:
+    kept = {"Bucket": BUCKET, "Key": key_of_night(night + 1)}
+    other = json.dumps(Root("2026-03-01T02:00:00+00:00", "another")._asdict()).encode()
+    published.put_object(**kept, Body=other if body is None else body)
+    report = ledger.run(night + 1)
+    assert report["root_before"] == "changed"
+    [of_last, of_this] = report["first_mismatches"]
+    assert "wrong root: it is" in of_last
+    assert of_this.endswith(f"the bucket has {'unreadable' if body else 'another'} for this run since before")
+    assert len(published.list_object_versions(Bucket=BUCKET, Prefix=kept["Key"])["Versions"]) == 1
+
+
+def test_a_run_that_was_killed_after_it_put_its_root_puts_it_once(
+    ledger: Reconciled, night: int, published: Any
+) -> None:
+    ledger.calls.clear()
+    ledger.run(night + 1)
+    assert ledger.calls[-1].startswith("TransactWriteItems")
+    ledger.kill_at = len(ledger.calls)
+    ledger.calls.clear()
+    puts = list[Any]()
+    published.meta.events.register("before-call.s3.PutObject", lambda **call: puts.append(call))
+    assert ledger.run_until_done(night + 2) == ["Killed", "Done"]
+    assert len(puts) == 2
+    report = ledger.report(night + 2)
+    assert (report["root_before"], mismatches(report)) == ("confirmed", "")
+    assert len(published.list_object_versions(Bucket=BUCKET)["Versions"]) == 3
 
 
 def test_roots_are_confirmed_from_night_to_night_and_a_run_that_is_not_finished_leaves_none(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,6 +25,9 @@ from tools.local_aws.functions import Context, run_job
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import refill, scan
 
+if TYPE_CHECKING:
+    from ledger.published_roots import PublishedRoots
+
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 
 
@@ -38,12 +41,13 @@ class Reconciled(Ledger):
 
     `index` is the journal's index as it sees it. Before each query of a journal `before_query` is called with the
     account id: it may raise an error of AWS's, or kill the process. A query takes `query_seconds` of the clock. The
-    process is killed before call number `kill_at`.
+    process is killed before call number `kill_at`. Roots are `published` from the next process on.
     """
 
     def __init__(self, aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         self.index = LateIndex()
+        self.published: PublishedRoots | None = None
         self.before_query: Callable[[str], None] = lambda account_id: None
         self.before_call = self._before_call
         self.query_seconds, self.kill_at = 0.0, 0
@@ -60,6 +64,7 @@ class Reconciled(Ledger):
 
     def new_process(self) -> ModuleType:
         function = self.job("reconcile_accounts")
+        function.published = self.published
         self.watch(function.client)
         self.index.watch(function.client)
         return function

@@ -123,7 +123,7 @@ def _night(operator: Operator, account_id: str) -> Night:
     deployment = operator.deployment
     roots = Roots(deployment.client("dynamodb"), deployment["CheckpointsTableName"], deployment["LocksTableName"])
     root = roots.newest()
-    if root is None:
+    if root is None or root.is_pending:
         raise Failure(f"there is no root: no run of reconcile_accounts is finished, or one is at work. {AGAIN}")
     account_hash = hash_of(account_id)
     accounts, place, version = list[str](), None, 0

@@ -11,7 +11,7 @@ published: `roots.py`.
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
@@ -35,6 +35,9 @@ from ledger.reconciler import (
 from ledger.roots import Root, Roots, Walk
 from workers.job_events import flag_of
 from workers.scheduled_jobs import Run, Step
+
+if TYPE_CHECKING:
+    from ledger.published_roots import PublishedRoots
 
 MAX_PARALLEL = 8
 """Accounts that are checked at the same time: one journal is read while another is replayed."""
@@ -143,7 +146,8 @@ class Progress(NamedTuple):
 class NightlyCheck(NamedTuple):
     """The work of the job `reconcile_accounts`. A step checks at most so many accounts.
 
-    `tell` gets the results for accounts, with their tally, before the run's progress has them; and what is gone.
+    `tell` gets the results for accounts, with their tally, before the run's progress has them; and what is gone. Roots
+    are `published` in a bucket, if there is one.
     """
 
     reconciler: Reconciler
@@ -151,6 +155,7 @@ class NightlyCheck(NamedTuple):
     roots: Roots
     tell: Callable[[Sequence[Checked | Gone], Tally], None]
     accounts_per_step: int
+    published: "PublishedRoots | None" = None
 
     def steps(self, run: Run) -> Iterator[Step]:
         """A step is a page of accounts, side by side, or a part of the check of one account. Raises InvalidEvent."""
@@ -175,12 +180,15 @@ class NightlyCheck(NamedTuple):
         if accounts > (checked := progress.tally.accounts_checked):
             sentence = f"it has {accounts:,} accounts, of the table Accounts {checked:,} were checked"
             progress = self._with(progress, Gone("missing accounts", sentence))
+        if self.published and (first := self.published.publish(root)).root != root.root:
+            sentence = f"it is {root.root}, the bucket has {first.root} for this run since before"
+            progress = self._with(progress, Gone("wrong root", sentence))
         report: Item = progress.tally._asdict() | {"root": root.root, "root_before": progress.root_before}
         yield Step(progress.as_item(), report, writes=[self.roots.record(root)])
 
     def _last_root(self, run: Run, progress: Progress) -> Generator[Step, None, Progress]:
         """The progress after the comparison. From then on the last root is none: checkpoints are written."""
-        if last := self.roots.newest():
+        if last := self._newest():
             progress = yield from self._walked(progress)
             found = Root.of(last.scheduled_time, progress.walk.ranges)
             is_confirmed = found.root == last.root
@@ -190,6 +198,13 @@ class NightlyCheck(NamedTuple):
         progress = progress._replace(part="accounts", walk=Walk())
         yield Step(progress.as_item(), writes=[self.roots.record(Root(run.scheduled_time.isoformat()))])
         return progress
+
+    def _newest(self) -> Root | None:
+        """The bucket's, if there is one: the record is in a table that others may write."""
+        recorded = self.roots.newest()
+        if self.published and not (recorded and recorded.is_pending):
+            recorded = self.published.newest() or recorded
+        return None if recorded is None or recorded.is_pending else recorded
 
     def _with(self, progress: Progress, gone: Gone) -> Progress:
         """The progress with one more mismatch, after it was told."""

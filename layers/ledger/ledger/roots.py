@@ -59,12 +59,16 @@ class Walk(NamedTuple):
 class Root(NamedTuple):
     """A root, the scheduled time of its run, in ISO 8601, and the hashes of the ranges that it is over.
 
-    It is empty while that run isn't finished.
+    It is empty while that run isn't finished: then it is pending.
     """
 
     scheduled_time: str
     root: str = ""
     ranges: Sequence[str] = ()
+
+    @property
+    def is_pending(self) -> bool:
+        return not self.root
 
     @classmethod
     def of(cls, scheduled_time: str, ranges: Sequence[str]) -> "Root":
@@ -113,9 +117,9 @@ class Roots(NamedTuple):
         return walk.further(*self.page(walk.after))
 
     def newest(self) -> Root | None:
-        """The root that was published last. None before the first one, and if a run has begun since then."""
+        """The root that was recorded last: pending, if a run has begun since then. None before the first one."""
         item = read_one(self.client, key(self.locks_table, lock_key=RECORD), Deadline.after(RECORD_SECONDS))
-        return Root(item["scheduled_time"], item["root"], item["ranges"]) if item and item["root"] else None
+        return Root(item["scheduled_time"], item["root"], item["ranges"]) if item else None
 
     def record(self, root: Root) -> Put:
         return Put(key(self.locks_table, lock_key=RECORD), root._asdict() | {"ranges": list(root.ranges)})
