@@ -1,6 +1,6 @@
 """Where an engine on this machine doesn't do as AWS's pages say: by engine and test, with what it does instead."""
 
-LACKING = {"in_process": ("iam", "lambda"), "dynamodb_local": ("sqs", "events", "iam", "lambda")}
+LACKING = {"in_process": ("iam", "lambda", "s3"), "dynamodb_local": ("sqs", "events", "iam", "lambda", "s3")}
 """Services that an engine hasn't at all."""
 
 _NO_CONDITIONS = "its simulation knows no condition keys"

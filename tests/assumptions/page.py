@@ -8,14 +8,14 @@ from tests.assumptions.differences import DIFFERENCES, LACKING
 from tools.local_aws.server import PROJECT
 
 PAGE = PROJECT / "docs" / "assumptions.md"
-SERVICES = {"dynamodb": "DynamoDB", "sqs": "SQS", "events": "EventBridge", "lambda": "Lambda", "iam": "IAM"}
+SERVICES = {"dynamodb": "DynamoDB", "sqs": "SQS", "events": "EventBridge", "lambda": "Lambda", "iam": "IAM", "s3": "S3"}
 PLACES = {"in_process": "the engine in the process", "ministack": "ministack", "dynamodb_local": "DynamoDB Local"}
 HEAD = """# What is assumed of AWS
 
 Teller and its library rest on what AWS's services do. Each behaviour is a named test in `tests/assumptions`, with AWS's
 page that states it. `make test` tries them on the engine in the process. `make assumptions` tries them on ministack
 and on DynamoDB Local, too, and `make assumptions AWS=1` on an AWS account: with the credentials that boto3 finds, in
-tables, queues, a bus, a function and a role of its own, which it removes at its end. After a kill
+tables, queues, a bus, buckets, a function and a role of its own, which it removes at its end. After a kill
 `.venv/bin/python -m tests.assumptions --remove` removes them. Each run prints a report in Markdown. **Nobody has run it
 on an account yet.**
 

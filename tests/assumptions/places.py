@@ -113,6 +113,27 @@ def heard(place: Place, pattern: dict[str, Any]) -> Iterator[tuple[str, str]]:
             _remove_bus(events, name)
 
 
+@contextlib.contextmanager
+def bucket(place: Place) -> Iterator[str]:
+    """The name of a bucket with Object Lock, without a retention of its own."""
+    client, name = place.client("s3"), place.new_name()
+    region = client.meta.region_name
+    where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True, **where)
+    try:
+        yield name
+    finally:
+        _remove_bucket(client, name)
+
+
+def _remove_bucket(client: Any, name: str) -> None:
+    for page in client.get_paginator("list_object_versions").paginate(Bucket=name):
+        for each in (*page.get("Versions", []), *page.get("DeleteMarkers", [])):
+            of = {"Key": each["Key"], "VersionId": each["VersionId"]}
+            client.delete_object(Bucket=name, **of, BypassGovernanceRetention=True)
+    client.delete_bucket(Bucket=name)
+
+
 def remove_leftovers() -> list[str]:
     """Removes from AWS what a killed run has left there. Returns the names."""
     place, removed = on_aws(), []
@@ -125,6 +146,10 @@ def remove_leftovers() -> list[str]:
         for url in page.get("QueueUrls", []):
             sqs.delete_queue(QueueUrl=url)
             removed.append(url)
+    s3 = place.client("s3")
+    for name in filter(_is_ours, (each["Name"] for each in s3.list_buckets()["Buckets"])):
+        _remove_bucket(s3, name)
+        removed.append(name)
     for bus in events.list_event_buses(NamePrefix=PREFIX)["EventBuses"]:
         _remove_bus(events, bus["Name"])
         removed.append(bus["Name"])

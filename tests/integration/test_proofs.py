@@ -228,8 +228,11 @@ def put(client: Any, night: int, root: Root) -> None:
 def test_each_night_puts_its_root_and_a_proof_is_checked_by_the_object(
     ledger: Reconciled, night: int, published: Any, tmp_path: Path
 ) -> None:
+    calls = list[Any]()
+    published.meta.events.register("before-call.s3", lambda model, **_: calls.append(model.name))
     report = ledger.run(night + 1)
     assert (report["root_before"], mismatches(report)) == ("confirmed", "")
+    assert len(calls) == 5, calls
     kept = published.list_objects_v2(Bucket=BUCKET)["Contents"]
     assert [each["Key"] for each in kept] == [key_of_night(night), key_of_night(night + 1)]
     path = tmp_path / "root.json"

@@ -502,6 +502,16 @@ def as_the_own(text: str) -> str:
     return re.sub(rf'{{"Sub": "\${{RestoredTables}}-{table}"}}', r'{"Ref": "\1Table"}', text)
 
 
+def test_the_reconciliation_puts_roots_into_a_bucket_that_is_named_and_can_delete_none() -> None:
+    role = ROLES["reconcile_accounts"]
+    bucket = "arn:${AWS::Partition}:s3:::${LedgerRootsBucket}"
+    more = {(f"s3:{action}", str({"Sub": f"{bucket}/roots/*"})) for action in ("PutObject", "GetObjectVersion")}
+    more |= {("s3:ListBucketVersions", str({"Sub": bucket}))}
+    assert granted(role, LedgerRootsBucket="roots-of-the-ledger") - granted(role) == more
+    variables = FUNCTIONS["ReconcileAccountsFunction"]["Environment"]["Variables"]
+    assert variables["LEDGER_ROOTS_BUCKET"] == {"Ref": "LedgerRootsBucket"}
+
+
 KEY = "arn:aws:kms:eu-west-1:1:key/k"
 VAULT = "arn:aws:backup:eu-west-1:1:backup-vault:copies"
 
