@@ -207,12 +207,13 @@ BUCKET = "roots-of-the-ledger"
 
 
 @pytest.fixture
-def published(ledger: Reconciled, night: int) -> Iterator[Any]:
+def published(ledger: Reconciled, night: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """S3, by moto, after a night that has put its root into a bucket with Object Lock."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
+        client = boto3.client("s3")
         client.create_bucket(Bucket=BUCKET, ObjectLockEnabledForBucket=True)
-        ledger.published, ledger._process = PublishedRoots(client, BUCKET), None
+        ledger.published, ledger._process = PublishedRoots.of(BUCKET), None
         assert ledger.run(night)["root_before"] == "confirmed"
         yield client
 
@@ -229,7 +230,7 @@ def test_each_night_puts_its_root_and_a_proof_is_checked_by_the_object(
     ledger: Reconciled, night: int, published: Any, tmp_path: Path
 ) -> None:
     calls = list[Any]()
-    published.meta.events.register("before-call.s3", lambda model, **_: calls.append(model.name))
+    ledger.published.client.meta.events.register("before-call.s3", lambda model, **_: calls.append(model.name))
     report = ledger.run(night + 1)
     assert (report["root_before"], mismatches(report)) == ("confirmed", "")
     assert len(calls) == 5, calls
@@ -301,7 +302,7 @@ def test_a_run_that_was_killed_after_it_put_its_root_puts_it_once(
     ledger.kill_at = len(ledger.calls)
     ledger.calls.clear()
     puts = list[Any]()
-    published.meta.events.register("before-call.s3.PutObject", lambda **call: puts.append(call))
+    ledger.published.client.meta.events.register("before-call.s3.PutObject", lambda **call: puts.append(call))
     assert ledger.run_until_done(night + 2) == ["Killed", "Done"]
     assert len(puts) == 2
     report = ledger.report(night + 2)

@@ -11,7 +11,7 @@ published: `roots.py`.
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
@@ -21,6 +21,7 @@ from ledger.checkpoints import Checkpoint, Checkpoints
 from ledger.core.accounts import Account
 from ledger.core.hash_trees import HashTree
 from ledger.journal_versions import AWS_ERRORS
+from ledger.published_roots import PublishedRoots
 from ledger.reconciler import (
     LONGEST_REASON,
     PAUSES_SECONDS,
@@ -35,9 +36,6 @@ from ledger.reconciler import (
 from ledger.roots import Root, Roots, Walk
 from workers.job_events import flag_of
 from workers.scheduled_jobs import Run, Step
-
-if TYPE_CHECKING:
-    from ledger.published_roots import PublishedRoots
 
 MAX_PARALLEL = 8
 """Accounts that are checked at the same time: one journal is read while another is replayed."""
@@ -155,7 +153,7 @@ class NightlyCheck(NamedTuple):
     roots: Roots
     tell: Callable[[Sequence[Checked | Gone], Tally], None]
     accounts_per_step: int
-    published: "PublishedRoots | None" = None
+    published: PublishedRoots | None = None
 
     def steps(self, run: Run) -> Iterator[Step]:
         """A step is a page of accounts, side by side, or a part of the check of one account. Raises InvalidEvent."""

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
+from botocore.session import get_session
 
 from conditional_writes.core.client import CONFIG
 from ledger.roots import Root
@@ -23,9 +24,7 @@ class PublishedRoots(NamedTuple):
 
     @classmethod
     def of(cls, bucket: str) -> "PublishedRoots":
-        import boto3  # noqa: PLC0415 (it takes time, and only those who name a bucket need it)
-
-        return cls(boto3.client("s3", config=CONFIG), bucket)
+        return cls(get_session().create_client("s3", config=CONFIG), bucket)
 
     def publish(self, root: Root) -> Root:
         """Puts the root, if there is none of its run. Returns the one that was put first."""
