@@ -25,6 +25,7 @@ from ledger.tables import LedgerTables
 from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
 from workers.logs import function_logger
+from workers.sending import sqs_client
 
 logger = function_logger()
 metrics = Metrics()
@@ -35,7 +36,7 @@ tables = LedgerTables(
     os.environ["REFUSALS_TABLE"],
 )
 minor_units = os.environ["MINOR_UNITS"] == "on"
-dynamodb = dynamodb_client()
+dynamodb, sqs = dynamodb_client(), sqs_client()
 poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]), minor_units)
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
 refusals = RefusalEvents(os.environ["OUTCOMES_BUS"])
@@ -47,8 +48,8 @@ def worker_of(door: Door, queue: Queue) -> QueueWorker[TransactionMessage]:
     return QueueWorker(decode, poster.post, disposition_of, queue, attempts, logger, metrics, refusals.publish, record)
 
 
-worker = worker_of(Door.TRANSACTIONS, Queue.from_environment())
-administration = worker_of(Door.ADMINISTRATION, Queue.from_environment("ADMINISTRATION_"))
+worker = worker_of(Door.TRANSACTIONS, Queue.from_environment(sqs))
+administration = worker_of(Door.ADMINISTRATION, Queue.from_environment(sqs, "ADMINISTRATION_"))
 of_the_administration = f":{administration.queue.url.rpartition('/')[2]}"
 cold_start.finished()
 

@@ -19,13 +19,16 @@ from ledger.profile_writer import ProfileWriter
 from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
 from workers.logs import function_logger
+from workers.sending import sqs_client
 
 logger = function_logger()
 metrics = Metrics()
 dynamodb = dynamodb_client()
 writer = ProfileWriter(dynamodb, os.environ["PROFILES_TABLE"])
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
-worker = QueueWorker(decode, writer.write, disposition_of, Queue.from_environment(), attempts, logger, metrics)
+worker = QueueWorker(
+    decode, writer.write, disposition_of, Queue.from_environment(sqs_client()), attempts, logger, metrics
+)
 cold_start.finished()
 
 

@@ -91,8 +91,9 @@ def test_a_reversal_that_is_repeated_is_replayed(
     reversal = reversing("r-1", "t-1", account_id, amount=amount)
     ledger.post(transfer("t-1", 30), reversal)
     before, items = ledger.books, reversed_items(ledger)
+    worker = ledger.another_worker()
     for batch in ([reversal], [reversal, reversal], [transfer("t-1", 30), reversal]):
-        assert not invoke(ledger.another_worker(), list(map(delivery, batch)))
+        assert not invoke(worker, list(map(delivery, batch)))
     assert (ledger.books, reversed_items(ledger)) == (before, items)
 
 

@@ -17,7 +17,7 @@ from conditional_writes.testing.wire import Call, Connection
 from tests.support.answers import answer
 from tests.support.event_bus import EventBridge, EventsError
 from tests.support.sqs import Sqs, SqsError
-from tools.local_aws import consumers, queues, tables
+from tools.local_aws import consumers, functions, queues, tables
 from tools.local_aws.server import Endpoint, shared_client
 
 IN_PROCESS = Endpoint("http://engine.invalid")
@@ -99,11 +99,9 @@ def answered_by(aws: Aws) -> Iterator[Endpoint]:
         client = shared_client(endpoint, service)
         return _Direct(aws, client) if endpoint == IN_PROCESS else client
 
-    with (
-        mock.patch.object(consumers, "shared_client", shared),
-        mock.patch.object(queues, "shared_client", shared),
-        mock.patch.object(tables, "shared_client", shared),
-        mock.patch.object(URLLib3Session, "send", send_or_answer),
-        mock.patch.object(RequestSigner, "sign", sign_or_not),
-    ):
+    with contextlib.ExitStack() as patched:
+        for module in (consumers, functions, queues, tables):
+            patched.enter_context(mock.patch.object(module, "shared_client", shared))
+        patched.enter_context(mock.patch.object(URLLib3Session, "send", send_or_answer))
+        patched.enter_context(mock.patch.object(RequestSigner, "sign", sign_or_not))
         yield IN_PROCESS

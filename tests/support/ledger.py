@@ -22,7 +22,7 @@ from tests.support.clock import Clock
 from tools.local_aws import functions
 from tools.local_aws.functions import Context, Queue, invoke, process_transactions, record
 from tools.local_aws.queues import DeadLetter, take_dead_letters
-from tools.local_aws.server import Endpoint
+from tools.local_aws.server import Endpoint, shared_client
 from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill, scan
 
 WORKERS = 8
@@ -53,7 +53,7 @@ class Ledger:
         name = f"ledger-{next(_numbers)}"
         self.tables = tables or create_tables(self.dynamodb, name)
         self.locks_table = variables.pop("LOCKS_TABLE", "") or create_locks_table(self.dynamodb, name)
-        self.client = self.dynamodb.client("dynamodb")
+        self.client = shared_client(self.dynamodb, "dynamodb")
         self.clock = Clock()
         self._variables = variables
         self.workers: list[ModuleType] = []

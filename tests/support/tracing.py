@@ -4,6 +4,7 @@ No module is left out, be it entered by a constructor, a property, a lambda or a
 `conditional_writes.testing`, and what that calls.
 """
 
+import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -88,7 +89,7 @@ def _stack(frame: FrameType | None) -> list[Function] | None:
     """The product's functions from the outermost to this frame's. None if the library's engine is among them."""
     functions = []
     while frame is not None:
-        if "testing" in Path(frame.f_code.co_filename).parts:
+        if _is_of_the_engine(frame.f_code.co_filename):
             return None
         if function := _function(frame):
             functions.append(function)
@@ -105,11 +106,22 @@ def _function(frame: FrameType) -> Function | None:
         made = first if isinstance(first, type) else type(first)
         file = getattr(sys.modules.get(made.__module__), "__file__", None) or ""
         name = f"{made.__qualname__}.{'__new__' if name == '<lambda>' else name}"
+    module = _module_of(file)
+    return Function(module, name) if module else None
+
+
+@functools.cache
+def _is_of_the_engine(file: str) -> bool:
+    return "testing" in Path(file).parts
+
+
+@functools.cache
+def _module_of(file: str) -> str | None:
     path, layers = Path(file), PROJECT / "layers"
     if path.is_relative_to(PROJECT / "functions"):
-        return Function(str(path.relative_to(PROJECT)), name)
-    if path.is_relative_to(layers) and "testing" not in path.parts:
-        return Function(str(Path(*path.relative_to(layers).parts[1:])), name)
+        return str(path.relative_to(PROJECT))
+    if path.is_relative_to(layers) and not _is_of_the_engine(file):
+        return str(Path(*path.relative_to(layers).parts[1:]))
     return None
 
 

@@ -24,7 +24,6 @@ from tests.support.clock import START, Clock, plenty
 from tests.support.new_tables import definition
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
-from tools.local_aws.server import Endpoint
 from workers import attempts as attempts_module
 from workers import batches
 from workers.attempts import Attempts
@@ -678,6 +677,7 @@ def test_while_a_telling_takes_as_long_as_it_can_suspects_are_over_within_the_ti
 def test_a_queue_is_as_the_functions_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
     named = {"QUEUE_URL": QUEUE_URL, "DEAD_LETTER_QUEUE_URL": DEAD_LETTER_URL} | numbers
-    for name, value in (Endpoint("http://127.0.0.1:9").environment | named).items():
+    for name, value in named.items():
         monkeypatch.setenv(name, value)
-    assert Queue.from_environment()[1:] == (QUEUE_URL, DEAD_LETTER_URL, 604_800, 900, 8)
+    client: Any = object()
+    assert Queue.from_environment(client) == (client, QUEUE_URL, DEAD_LETTER_URL, 604_800, 900, 8)

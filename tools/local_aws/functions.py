@@ -16,7 +16,7 @@ from unittest import mock
 
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
-from tools.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.server import PROJECT, Endpoint, shared_client
 from tools.local_aws.tables import Tables, create_attempts_table, create_locks_table
 from tools.teller.message_files import queue_of
 from tools.teller.message_queues import MessageQueue
@@ -156,8 +156,8 @@ def republish_outcomes(aws: Endpoint, tables: Tables, dynamodb: Endpoint | None 
 def _bus_and_dead_letter_queue(function: str, aws: Endpoint, given: Mapping[str, str]) -> dict[str, str]:
     name = f"{function}-{next(_numbers)}"
     if "OUTCOMES_BUS" not in given:
-        aws.client("events").create_event_bus(Name=name)
-    queue = given.get("DEAD_LETTER_QUEUE_URL") or aws.client("sqs").create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+        shared_client(aws, "events").create_event_bus(Name=name)
+    queue = given.get("DEAD_LETTER_QUEUE_URL") or _new_queue(aws, f"{name}-dead")
     return {"OUTCOMES_BUS": name, "DEAD_LETTER_QUEUE_URL": queue}
 
 
@@ -191,16 +191,17 @@ def _sending_job(
 
 def administration_queue(aws: Endpoint) -> str:
     """The URL of the queue that sample records are from, also if no message was on it."""
-    return str(aws.client("sqs").create_queue(QueueName=SAMPLE_QUEUES[MessageQueue.ADMINISTRATION])["QueueUrl"])
+    return _new_queue(aws, SAMPLE_QUEUES[MessageQueue.ADMINISTRATION])
+
+
+def _new_queue(aws: Endpoint, name: str) -> str:
+    return str(shared_client(aws, "sqs").create_queue(QueueName=name)["QueueUrl"])
 
 
 def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:
     """The dead-letter queue is that of the administration, too."""
-    sqs = aws.client("sqs")
     number = next(_numbers)
-    queue, dead_letter_queue = (
-        sqs.create_queue(QueueName=f"{name}-{which}-{number}")["QueueUrl"] for which in ("alive", "dead")
-    )
+    queue, dead_letter_queue = (_new_queue(aws, f"{name}-{which}-{number}") for which in ("alive", "dead"))
     fixed = QUEUE_LIMITS | {
         "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
         "QUEUE_URL": queue,

@@ -34,7 +34,6 @@ from workers.queue_messages import (
     printable_reason,
 )
 from workers.redelivery import acknowledge, delay_redelivery, delay_seconds_of
-from workers.sending import sqs_client
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -55,11 +54,11 @@ class Queue(NamedTuple):
     maximum_waits: int
 
     @classmethod
-    def from_environment(cls, prefix: str = "") -> "Queue":
+    def from_environment(cls, client: "SQSClient", prefix: str = "") -> "Queue":
         """As a function's environment names it: QUEUE_URL and DEAD_LETTER_QUEUE_URL, after the prefix, and so on."""
         numbers = ("RETENTION_SECONDS", "LONGEST_REDELIVERY_SECONDS", "MAXIMUM_WAITS")
         return cls(
-            sqs_client(),
+            client,
             os.environ[f"{prefix}QUEUE_URL"],
             os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"],
             *(int(os.environ[number]) for number in numbers),
