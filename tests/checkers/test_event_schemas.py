@@ -24,7 +24,7 @@ from ledger.core.reversals import Reversal
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.core.transaction_types.compound import MOST_LEGS
+from ledger.core.transaction_types.legs import MOST_LEGS
 from tests.checkers import outcomes
 from tests.checkers.event_schemas import problems, schema, strict, violations
 from tests.support import samples

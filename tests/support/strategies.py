@@ -21,8 +21,8 @@ from ledger.core.holds import MOST_OPEN_HOLDS
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, FreezeAccount, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
-from ledger.core.transaction_types.compound import Leg, Legs
 from ledger.core.transaction_types.import_account import ImportedHold, ImportedHolds, Reference
+from ledger.core.transaction_types.legs import Leg, Legs
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 

@@ -48,10 +48,7 @@ def decode_json[Message](
         raise InvalidMessage(sentence_of(error, expectations)) from None
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidMessage(_why_not_json(body, error)) from None
-    kind: Any = decoder.type
-    for field in _id_fields(kind):
-        if (text := getattr(message, field)) is not None:
-            check_id(field, text)
+    check_ids("", message)
     return message
 
 
@@ -59,6 +56,19 @@ def check_names(body: str) -> None:
     """Raises InvalidMessage if an object in the body has a name twice: msgspec keeps the last one, other readers the
     first. `body` is one that `decode_json` has decoded."""
     _names_once.decode(body)
+
+
+def check_ids(prefix: str, decoded: Any) -> None:
+    """Checks the fields of a struct that are ids, as `check_id` does. `prefix` comes before their names."""
+    for field in _id_fields(type(decoded)):
+        if (text := getattr(decoded, field)) is not None:
+            check_id(f"{prefix}{field}", text)
+
+
+def check_times(prefix: str, decoded: Any) -> None:
+    """Checks the fields of a struct that are times, as `check_time` does."""
+    for field in _time_fields(type(decoded)):
+        check_time(f"{prefix}{field}", getattr(decoded, field))
 
 
 def check_time(field: str, time: datetime | None) -> None:
@@ -135,10 +145,19 @@ without dots and the null notehead."""
 
 
 @functools.cache
-def _id_fields(kind: Any) -> tuple[str, ...]:
-    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-        return ()
-    return tuple(field.name for field in msgspec.structs.fields(kind) if field.type in (Id, Id | None))
+def _id_fields(kind: type) -> tuple[str, ...]:
+    return _fields_of(kind, Id, Id | None)
+
+
+@functools.cache
+def _time_fields(kind: type) -> tuple[str, ...]:
+    return _fields_of(kind, Time, Time | None)
+
+
+def _fields_of(kind: type, *types: object) -> tuple[str, ...]:
+    """The names of the struct's fields of these types."""
+    fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else ()
+    return tuple(field.name for field in fields if field.type in types)
 
 
 ALPHABETS = ("LATIN", "GREEK", "CYRILLIC")

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ledger.core.decoding import attribute
-from ledger.core.money import EXACT, WIDE
+from ledger.core.money import EXACT, WIDE, sum_of
 
 MOST_OPEN_HOLDS = 20
 """Of one account. They are on the account's item, and each KB of it costs 2 write units more in each commit:
@@ -37,9 +37,7 @@ def expiry(time: datetime | None) -> str | None:
 
 def total(holds: Holds) -> Decimal:
     """The sum of what remains of the holds."""
-    amount = Decimal(0)
-    for hold in holds.values():
-        amount = WIDE.add(amount, hold.remaining)
+    amount = sum_of(hold.remaining for hold in holds.values())
     return WIDE.normalize(amount) if amount else Decimal(0)
 
 

@@ -1,6 +1,8 @@
 """Money: exact decimals, in the range of DynamoDB's numbers. Nothing is ever rounded in silence."""
 
+import functools
 import re
+from collections.abc import Iterable
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
 
 EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Underflow])
@@ -12,6 +14,11 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Nami
 
 WIDE = Context(prec=600, Emin=-1000, Emax=1000)
 """Arithmetic for comparisons, and for what no item holds: the sum of any of DynamoDB's numbers is exact."""
+
+
+def sum_of(numbers: Iterable[Decimal]) -> Decimal:
+    """The sum, with all its digits."""
+    return functools.reduce(WIDE.add, numbers, Decimal(0))
 
 
 def is_json_number(spelling: str) -> bool:

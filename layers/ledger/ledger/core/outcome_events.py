@@ -18,7 +18,7 @@ from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json, id
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.core.transaction_types.compound import MOST_LEGS
+from ledger.core.transaction_types.legs import MOST_LEGS
 
 SOURCE = "teller"
 SCHEMA_VERSION = 1

@@ -1,11 +1,12 @@
 """The registry of transaction types, from which posting, replay and tests learn; and the decoding of a body."""
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
 import msgspec
 
-from ledger.core.decoding import TELLERS_OWN, Time, check_id, check_names, check_time, decode_json
+from ledger.core.decoding import TELLERS_OWN, check_id, check_ids, check_names, check_times, decode_json
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
 from ledger.core.rules import RULES
@@ -16,7 +17,7 @@ from ledger.core.transaction_types.compound import Compound
 from ledger.core.transaction_types.expire_hold import ExpireHold
 from ledger.core.transaction_types.freeze_account import FreezeAccount
 from ledger.core.transaction_types.hold import Hold
-from ledger.core.transaction_types.import_account import ImportAccount, ImportedHold
+from ledger.core.transaction_types.import_account import ImportAccount
 from ledger.core.transaction_types.open_account import OpenAccount
 from ledger.core.transaction_types.post_hold import PostHold
 from ledger.core.transaction_types.reverse import Reverse
@@ -57,13 +58,9 @@ def decode(body: str) -> TransactionMessage:
     for field in _numbers[envelope.type]:
         if getattr(message, field) is not None:
             _check_spelling(field, getattr(envelope, field))
-    for field in _times[envelope.type]:
-        check_time(field, getattr(message, field))
-    for hold_id, hold in (message.holds or {}).items() if isinstance(message, ImportAccount) else ():
-        _check_imported_hold(hold_id, hold, envelope.holds[hold_id].amount)
-    for number, leg in enumerate(message.legs, 1) if isinstance(message, Compound) else ():
-        check_id(f"legs: {number}: account_id", leg.account_id)
-        _check_spelling(f"legs: {number}: amount", envelope.legs[number - 1].amount)
+    check_times("", message)
+    for field in message.nested:
+        _check_nested(field, getattr(message, field), getattr(envelope, field))
     _check_job(message)
     check_names(body)
     return message
@@ -90,17 +87,13 @@ _EXPECTATIONS = {
 }
 
 _numbers = {name: [field for field, _ in message_type.numbers] for name, message_type in TRANSACTION_TYPES.items()}
-_times = {
-    name: [field.name for field in msgspec.structs.fields(message_type) if field.type in (Time, Time | None)]
-    for name, message_type in TRANSACTION_TYPES.items()
-}
+_NESTED = sorted({field for message_type in TRANSACTION_TYPES.values() for field in message_type.nested})
 _AmountEnvelope = msgspec.defstruct("_AmountEnvelope", [("amount", msgspec.Raw, msgspec.Raw(b"0"))])
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
     [
         ("type", str, "transaction"),
-        ("holds", dict[str, _AmountEnvelope] | None, None),  # type: ignore[valid-type]
-        ("legs", list[_AmountEnvelope] | None, None),  # type: ignore[valid-type]
+        *((field, dict[str, _AmountEnvelope] | list[_AmountEnvelope] | None, None) for field in _NESTED),  # type: ignore[valid-type]
         *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in sorted({*chain.from_iterable(_numbers.values())})),
     ],
 )
@@ -115,10 +108,20 @@ def _check_job(message: TransactionMessage) -> None:
         raise InvalidMessage(f"transaction_id: only a job's own message has one that begins with {TELLERS_OWN}")
 
 
-def _check_imported_hold(hold_id: str, hold: ImportedHold, amount: msgspec.Raw) -> None:
-    check_id("holds", hold_id)
-    check_time(f"holds: {hold_id}: expires_at", hold.expires_at)
-    _check_spelling(f"holds: {hold_id}: amount", amount)
+def _check_nested(field: str, given: Any, envelopes: Any) -> None:
+    """Checks each element of a field as a message is checked: its ids, its times, and the spelling of its amount."""
+    spelled = _by_place(envelopes)
+    for place, element in _by_place(given).items():
+        if isinstance(place, str):
+            check_id(field, place)
+        check_ids(f"{field}: {place}: ", element)
+        check_times(f"{field}: {place}: ", element)
+        _check_spelling(f"{field}: {place}: amount", spelled[place].amount)
+
+
+def _by_place(elements: dict[str, Any] | Iterable[Any] | None) -> dict[Any, Any]:
+    """By the name of each, or by its number in a list."""
+    return elements if isinstance(elements, dict) else dict(enumerate(elements or (), 1))
 
 
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:

@@ -98,6 +98,7 @@ class TransactionMessage(
     The home is the first of its accounts.
 
     `account_fields` names the fields that hold account ids, and `numbers` those that hold numbers, with their ranges.
+    `nested` names those that hold several things with an `amount` each: a list, or a map by id.
     Fields that are optional may be absent from a message. `posted_event` is the detail type of the events that tell of
     a posting. If a job sends the type, its messages have ids that begin with `job_prefix`, and no others have. `door`
     is the queue that takes the type.
@@ -108,6 +109,7 @@ class TransactionMessage(
     posted_event: ClassVar[str] = "TransactionPosted"
     job_prefix: ClassVar[str] = ""
     numbers: ClassVar[tuple[tuple[str, NumberRange], ...]] = ()
+    nested: ClassVar[tuple[str, ...]] = ()
 
     transaction_id: Id
     occurred_at: Time | None = None

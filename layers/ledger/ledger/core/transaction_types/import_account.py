@@ -33,6 +33,7 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     """`source_reference` names the account in the other system, `as_of` is when it had the balance there."""
 
     numbers = (("balance", NumberRange.ANY), *OpenAccount.numbers)
+    nested = ("holds",)
     posted_event = "AccountImported"
 
     balance: Decimal
