@@ -1,5 +1,6 @@
 """Strategies for holds and reversals that meet: they are of few ids, so that most refer to what is there."""
 
+import contextlib
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from ledger.core.transaction_types import ExpireHold, Hold, PostHold, Reverse, VoidHold
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.transaction_types.legs import Leg
 
 FIRST, SECOND = datetime(2026, 3, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, 13, tzinfo=UTC)
 hold_ids = st.integers(1, 9).map("hold-{}".format)
@@ -42,12 +44,11 @@ def holds_and_reversals(
         return VoidHold(transaction_id=transaction_id, account_id=account_id, hold_id=hold_id)
     if message_type is ExpireHold:
         return ExpireHold(transaction_id=transaction_id, account_id=account_id, hold_id=hold_id, as_of=draw(times))
-    payee = draw(st.none() | account_ids)
-    return PostHold(
-        transaction_id=transaction_id,
-        account_id=account_id,
-        hold_id=hold_id,
-        amount=draw(st.none() | amounts),
-        final=draw(st.booleans()),
-        to_account_id=None if payee == account_id else payee,
-    )
+    payees = draw(st.lists(account_ids.filter(lambda other: other != account_id), max_size=2, unique=True))
+    legs = tuple(Leg(payee, draw(amounts)) for payee in payees if len(payees) > 1)
+    ids = {"transaction_id": transaction_id, "account_id": account_id, "hold_id": hold_id}
+    with contextlib.suppress(ValueError):  # the legs' sum would need more than 38 digits
+        if legs:
+            return PostHold(**ids, final=draw(st.booleans()), legs=legs)
+    amount, to_account_id = draw(st.none() | amounts), payees[0] if payees else None
+    return PostHold(**ids, amount=amount, final=draw(st.booleans()), to_account_id=to_account_id)

@@ -241,8 +241,10 @@ def _is_known(payload: Mapping[str, Any], journal: Journal) -> bool:
 
 
 def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> None:
-    for leg, account in zip(payload.get("legs", []), accounts, strict=False):
-        _check_decimals({"amount": leg["amount"]}, [account])
+    if legs := payload.get("legs", []):
+        for leg, account in zip(legs, accounts[-len(legs) :], strict=True):
+            _check_decimals({"amount": leg["amount"]}, [account])
+        accounts = accounts[:1]  # a `post_hold` has an amount, too: that of its first account
     held = [hold["amount"] for hold in payload.get("holds", {}).values()]
     for number in (*(payload.get(field) for field in ("amount", "overdraft_limit", "balance")), *held):
         if number is not None:
@@ -379,8 +381,9 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     of_payer = None if _fits(account["balance"] - amount) else "BALANCE_OUT_OF_RANGE"
     if account["frozen"]["debits"]:
         of_payer = "ACCOUNT_FROZEN"
-    reasons = [of_payer, *(_refusal(payee, amount) for payee in payees)]
-    return _first(reasons, [-amount, *(amount for _ in payees)])._replace(changes=_with_holds(holds))
+    received = [Decimal(leg["amount"]) for leg in payload.get("legs", [])] or [amount for _ in payees]
+    reasons = [of_payer, *(_refusal(*each) for each in zip(payees, received, strict=True))]
+    return _first(reasons, [-amount, *received])._replace(changes=_with_holds(holds))
 
 
 def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> Decided:

@@ -32,6 +32,7 @@ from ledger.core.transaction_types import (
     VoidHold,
 )
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.transaction_types.legs import Leg
 
 NOW = "2026-01-31T12:00:00.000+00:00"
 SENDER = Sender(Sent("AROA4EXAMPLE7PAYMENTS:payments-api", "m-1", NOW))
@@ -91,8 +92,11 @@ transfer = _builder(Transfer, amount=1, transaction_id="t-1", from_account_id="a
 
 def compound(*legs: tuple[str, object], transaction_id: str = "t-1") -> Compound:
     """Of legs of an account id and an amount each."""
-    named = [{"account_id": account_id, "amount": str(amount)} for account_id, amount in legs]
-    return msgspec.convert({"type": "compound", "transaction_id": transaction_id, "legs": named}, Compound)
+    return Compound(transaction_id=transaction_id, legs=legs_of(*legs))
+
+
+def legs_of(*legs: tuple[str, object]) -> tuple[Leg, ...]:
+    return tuple(Leg(account_id, Decimal(str(amount))) for account_id, amount in legs)
 
 
 limit = _builder(SetOverdraftLimit, overdraft_limit=0, transaction_id="t-1", account_id="alice")

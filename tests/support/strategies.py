@@ -22,7 +22,7 @@ from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, Profile
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, FreezeAccount, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
 from ledger.core.transaction_types.import_account import ImportedHold, ImportedHolds, Reference
-from ledger.core.transaction_types.legs import Leg, Legs
+from ledger.core.transaction_types.legs import Leg, Legs, LegsOfPayees
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
@@ -151,6 +151,7 @@ def _values_of(
         (Metadata, metadata),
         (Reference, st.text(st.characters(codec="utf-8"), min_size=1, max_size=256)),
         (Legs, _legs(transaction_ids, amounts)),
+        (LegsOfPayees, _legs(transaction_ids, amounts.map(Decimal.copy_abs)).map(lambda legs: legs[1:])),
         (ImportedHolds, st.dictionaries(transaction_ids, imported_holds, max_size=MOST_OPEN_HOLDS)),
     ]
     for each, values in known:

@@ -47,6 +47,7 @@ from tests.support.samples import (
     hold,
     importing,
     interest,
+    legs_of,
     limit,
     opening,
     payment,
@@ -322,11 +323,33 @@ def test_all_legs_of_a_compound_are_posted_or_none(
 def test_legs_that_no_accounts_make_valid_are_refused_with_a_sentence(
     legs: Sequence[tuple[str, object]], sentence: str
 ) -> None:
-    body = {
-        "type": "compound",
-        "transaction_id": "t-1",
-        "legs": [{"account_id": name, "amount": n} for name, n in legs],
-    }
+    body = {"type": "compound", "transaction_id": "t-1"} | named_legs(legs)
+    with pytest.raises(InvalidMessage, match=f"^{re.escape(sentence)}"):
+        decode(json.dumps(body))
+
+
+def named_legs(legs: Sequence[tuple[str, object]]) -> dict[str, Any]:
+    return {"legs": [{"account_id": name, "amount": amount} for name, amount in legs]}
+
+
+@pytest.mark.parametrize(
+    ("legs", "fields", "sentence"),
+    [
+        ([("bob", 5)], {"amount": 4}, "amount: expected 5, the sum of the legs, or none"),
+        ([("bob", 5)], {"to_account_id": "carol"}, "to_account_id: expected none beside legs"),
+        ([("bob", 5), ("alice", 1)], {}, "legs: expected other accounts than account_id"),
+        ([("bob", 5), ("carol", -1)], {}, "legs: 2: amount: expected a number greater than zero"),
+        ([("bob", 5), ("bob", 1)], {}, "legs: expected each account once, got 2 legs of 'bob'"),
+        ([("bob", "1e100"), ("carol", 1)], {}, "legs: their sum: 101 digits, expected at most 38"),
+        ([], {}, "legs: expected `array` of length >= 1"),
+        ([("bob", "+1")], {}, 'legs: 1: amount: expected a decimal number, such as "12.50"'),
+    ],
+)
+def test_legs_of_a_posting_that_no_accounts_make_valid_are_refused_with_a_sentence(
+    legs: Sequence[tuple[str, object]], fields: dict[str, object], sentence: str
+) -> None:
+    body = {"type": "post_hold", "transaction_id": "p-1", "account_id": "alice", "hold_id": "h-1"} | fields
+    body |= named_legs(legs)
     with pytest.raises(InvalidMessage, match=f"^{re.escape(sentence)}"):
         decode(json.dumps(body))
 
@@ -338,6 +361,11 @@ def test_each_leg_keeps_to_the_decimals_of_its_own_account() -> None:
     assert {each.reason for each in decide(compound(*legs), *yen, *reversed(euros))} == {None}
     with pytest.raises(InvalidMessage, match=r"^legs: 3: amount: 2 decimals, expected at most 0, as many as JPY has$"):
         decide(compound(*legs), *euros, *yen)
+    finer = posting(legs=legs_of(("bob", "0.25"), ("carol", "0.25")))
+    accounts = [replace(HELD, decimal_places=1), replace(BOB, decimal_places=1), replace(CAROL, decimal_places=2)]
+    with pytest.raises(InvalidMessage, match=r"^legs: 1: amount: 2 decimals, expected at most 1, as many as EUR has$"):
+        decide(finer, *accounts)
+    assert {each.reason for each in decide(finer, accounts[0], replace(BOB, decimal_places=2), accounts[2])} == {None}
 
 
 @pytest.mark.parametrize(
@@ -448,6 +476,29 @@ def test_a_hold_is_posted_to_another_account_on_both_sides_or_neither(
             replace(payee, balance=EXACT.add(payee.balance, moved), version=4), moved, reason, rejecting_account_id=by
         ),
     )
+
+
+SHARED = {
+    "a part": ({"bob": 7, "carol": 3}, {}, None),
+    "all": ({"bob": 59, "carol": 1}, {}, None),
+    "more than is held": ({"bob": 60, "carol": 1}, {}, "HOLD_EXCEEDED by alice"),
+    "to a frozen account": ({"bob": 7, "carol": 3}, {"frozen": Frozen(credits=True)}, "ACCOUNT_FROZEN by carol"),
+    "in two currencies": ({"bob": 7, "carol": 3}, {"currency": "CHF"}, "CURRENCY_MISMATCH"),
+}
+
+
+@pytest.mark.parametrize(("legs", "carols", "rejection"), SHARED.values(), ids=SHARED)
+def test_a_hold_is_posted_to_several_accounts_or_to_none(
+    legs: dict[str, int], carols: dict[str, object], rejection: str | None
+) -> None:
+    reason, by = reason_and_account(rejection)
+    message = posting(legs=legs_of(*legs.items()), final=False)
+    assert message.canonical_payload()["amount"] == str(sum(legs.values()))
+    decided = decide(message, HELD, BOB, changed(CAROL, **carols))
+    assert {(each.reason, each.rejecting_account_id) for each in decided} == {(reason, by)}
+    received = [0, 0] if reason else list(legs.values())
+    assert [each.amount for each in decided] == [-sum(received), *received]
+    assert decided[0].account.held == HELD.held - sum(received)
 
 
 def reversal_context(entry: JournalEntry, already: str = "0", number: int = 0) -> Context:

@@ -60,14 +60,16 @@ def check_names(body: str) -> None:
 
 def check_ids(prefix: str, decoded: Any) -> None:
     """Checks the fields of a struct that are ids, as `check_id` does. `prefix` comes before their names."""
-    for field in _id_fields(type(decoded)):
+    kind: Any = type(decoded)
+    for field in _id_fields(kind):
         if (text := getattr(decoded, field)) is not None:
             check_id(f"{prefix}{field}", text)
 
 
 def check_times(prefix: str, decoded: Any) -> None:
     """Checks the fields of a struct that are times, as `check_time` does."""
-    for field in _time_fields(type(decoded)):
+    kind: Any = type(decoded)
+    for field in _time_fields(kind):
         check_time(f"{prefix}{field}", getattr(decoded, field))
 
 

@@ -1,19 +1,19 @@
-"""Posts a hold, whole or in part: its money leaves the account, or moves to another one.
+"""Posts a hold, whole or in part: its money leaves the account, or moves to another one, or to several.
 
 The money was held for it, so the overdraft limit never refuses the posting.
 """
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, Inexact, Overflow
-from typing import Any
+from typing import Any, override
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
 from ledger.core.journal import Outcome
-from ledger.core.money import EXACT
+from ledger.core.money import EXACT, exact, format_decimal, sum_of
 from ledger.core.rules import (
     Decision,
     RejectionReason,
@@ -26,26 +26,57 @@ from ledger.core.rules import (
 )
 from ledger.core.transaction_types.base import NumberRange, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
+from ledger.core.transaction_types.legs import (
+    Leg,
+    LegsOfPayees,
+    check_decimals_of_legs,
+    checked_legs,
+    field_of_leg,
+)
 
 
 class PostHold(HoldResolution, frozen=True, tag="post_hold"):
-    """`amount` is all that remains, if it isn't given. What remains after it is released if the posting is `final`."""
+    """`amount` is the sum of the `legs`, or all that remains if there are none, and it isn't given. What remains after
+    it is released if the posting is `final`. The legs say what each of several payees gets.
+    """
 
     account_fields = ("account_id", "to_account_id")
     numbers = (("amount", NumberRange.ABOVE_ZERO),)
+    nested = ("legs",)
     posted_event = "HoldPosted"
 
     amount: Decimal | None = None
     final: bool = True
     to_account_id: Id | None = None
+    legs: LegsOfPayees | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.to_account_id == self.account_id:
             raise ValueError("to_account_id: expected another account than account_id")
+        if self.legs is not None:
+            self._check_legs(self.legs)
+
+    def _check_legs(self, given: Sequence[Leg]) -> None:
+        legs = checked_legs(given, NumberRange.ABOVE_ZERO)
+        if self.to_account_id is not None:
+            raise ValueError("to_account_id: expected none beside legs")
+        if any(leg.account_id == self.account_id for leg in legs):
+            raise ValueError("legs: expected other accounts than account_id")
+        amount = exact("legs: their sum", sum_of(leg.amount for leg in legs))
+        if self.amount not in (None, amount):
+            raise ValueError(f"amount: expected {format_decimal(amount)}, the sum of the legs, or none")
+        force_setattr(self, "legs", legs)
+        force_setattr(self, "amount", amount)  # it says as much as none
+
+    @property
+    @override
+    def account_ids(self) -> tuple[str, ...]:
+        return (*super().account_ids, *(leg.account_id for leg in self.legs or ()))
 
     def decide_hold(self, accounts: Sequence[Account], hold: OpenHold) -> tuple[Decision, ...]:
-        """If both accounts have a reason for a rejection, that of the hold's account counts.
+        """If several accounts have a reason for a rejection, that of the hold's account counts, then that of the first
+        payee.
 
         What remains of a hold may have more decimals than the payee's amounts. Raises InvalidMessage then.
         """
@@ -58,13 +89,14 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         holds = self._holds_after(payer)
         if not fit(holds):
             return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE, payer)
-        for payee in payees:
+        for payee in payees if self.legs is None else ():
             if payee.decimal_places is not None:
                 check_decimals("amount", amount, payee.decimal_places, payee.currency)
+        received = [leg.amount for leg in self.legs] if self.legs else [amount] * len(payees)
         taken = moved_whatever_the_limit(payer, amount.copy_negate())
         if payer.frozen.debits:
             taken = rejected(payer, RejectionReason.ACCOUNT_FROZEN)
-        return all_or_none(accounts, [taken, *(moved(payee, amount) for payee in payees)])
+        return all_or_none(accounts, [taken, *map(moved, payees, received)])
 
     def changes(self, account: Account) -> Mapping[str, Any]:
         if account.account_id != self.account_id:
@@ -85,6 +117,19 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         if stand_in.rejects == RejectionReason.HOLD_EXCEEDED:
             remaining = _SMALLEST
         return replace(stand_in, holds={self.hold_id: OpenHold(remaining)})
+
+    @override
+    def _check_decimals_of(self, accounts: Sequence[Account]) -> None:
+        """Each leg keeps to the decimals of its own account, their sum to those of the hold's."""
+        super()._check_decimals_of(accounts[:1] if self.legs else accounts)
+        if self.legs:
+            check_decimals_of_legs(self.legs, accounts[1:])
+
+    @override
+    def _field_of(self, account_id: str) -> str:
+        if self.legs and account_id != self.account_id:
+            return field_of_leg(self.legs, account_id)
+        return super()._field_of(account_id)
 
     def _holds_after(self, payer: Account) -> Holds:
         if self.final or self.amount is None or self.hold_id not in payer.open_holds:
