@@ -1,6 +1,7 @@
 """A flood of messages that wait takes all places in flight: how late are others? docs/decisions/slow-lane.md"""
 
 import json
+import random
 
 import pytest
 
@@ -12,14 +13,16 @@ from tests.support.faults import no_logs
 from tests.support.in_process import Aws, answered_by
 from tests.support.ledger import Ledger
 from tests.support.reporting import Say
+from workers import redelivery
 
 BATCH_SECONDS = 0.3
 SENT_AFTER_SECONDS = (1, 60, 800)
 LATEST_SECONDS = 60
 
 
+@pytest.mark.parametrize("any_order", [False, True], ids=["in order", "in any order"])
 def test_a_payment_is_late_by_a_minute_at_most_when_waiting_messages_have_all_places_in_flight(
-    monkeypatch: pytest.MonkeyPatch, soaking: bool, say: Say
+    monkeypatch: pytest.MonkeyPatch, soaking: bool, any_order: bool, say: Say
 ) -> None:
     """All is a thousandth: 120,000 places, a file of as many messages, 10 batches of 100 at once. With --soak a
     hundredth."""
@@ -27,7 +30,11 @@ def test_a_payment_is_late_by_a_minute_at_most_when_waiting_messages_have_all_pl
     monkeypatch.setattr(sqs, "MAXIMUM_IN_FLIGHT", places)
     monkeypatch.setattr(sqs, "MAXIMUM_BATCH", batch)
     monkeypatch.setattr(event_source, "BATCH", batch)
+    monkeypatch.setattr(redelivery, "FLOOD", max(1, batch // 2))
     services = Aws(Engine())
+    if any_order:
+        chance = random.Random(1)
+        services.sqs.order = lambda message: chance.random()
     with answered_by(services) as aws, services.engine.simulated_time() as clock, no_logs():
         ledger = Ledger(aws, POWERTOOLS_LOG_LEVEL="CRITICAL", MAXIMUM_WAITS="30")
         ledger.open("alice")

@@ -75,10 +75,14 @@ class Queue:
 
 
 class Sqs:
-    """`queues` by name. Calls aren't safe for threads: whoever passes them on lets one at a time."""
+    """`queues` by name. Calls aren't safe for threads: whoever passes them on lets one at a time.
+
+    `order` is that of deliveries: AWS promises none.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.queues: dict[str, Queue] = {}
+        self.order: Callable[[Message], float] = lambda message: message.visible_at
         self._clock, self._numbers = clock, itertools.count(1)
 
     def answer(self, operation: str, request: Request, endpoint: str) -> Answer:
@@ -177,7 +181,7 @@ class Sqs:
         most = min(most, MAXIMUM_IN_FLIGHT - in_flight)  # no error: as with long polling
         received: list[Message] = []
         visible = [message for message in queue.messages if message.visible_at <= now]
-        for message in sorted(visible, key=lambda message: message.visible_at):  # AWS promises no order
+        for message in sorted(visible, key=self.order):
             redrive = queue.redrive()
             if redrive and message.receives >= redrive[1]:
                 queue.messages.remove(message)

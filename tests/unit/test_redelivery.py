@@ -8,8 +8,8 @@ from conditional_writes import Deadline
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
-from workers.queue_messages import QueueMessage, message_from_record
-from workers.redelivery import acknowledge, delay_redelivery, growing_delay_seconds
+from workers.queue_messages import Again, QueueMessage, Waiting, message_from_record
+from workers.redelivery import FLOOD, acknowledge, delay_redelivery, delays_seconds_of, growing_delay_seconds
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
 
@@ -60,3 +60,15 @@ def test_delays_grow_to_the_longest_the_first_two_alike_and_the_others_scattered
         assert (len(drawn) > 1) == (shortest < longest)
     for longest in (1, 6):
         assert all(growing_delay_seconds(failures, longest) <= longest for failures in (1, 2, 3, 7, 999_999))
+
+
+@pytest.mark.parametrize(("waiting", "shortest", "longest"), [(FLOOD - 1, 2, 2), (FLOOD, 9, 128)])
+def test_a_flood_of_waiting_messages_scatters_at_once_and_what_failed_beside_it_comes_soon(
+    waiting: int, shortest: int, longest: int
+) -> None:
+    batch = messages(waiting + FLOOD)
+    for number, message in enumerate(batch):
+        message.disposition = Waiting("UNKNOWN_ACCOUNT", "x") if number < waiting else Again("x")
+    drawn = list(delays_seconds_of(batch, 900).values())
+    assert shortest <= min(drawn[:waiting]) <= max(drawn[:waiting]) <= longest
+    assert set(drawn[waiting:]) == {2}

@@ -33,7 +33,7 @@ from workers.queue_messages import (
     messages_of,
     printable_reason,
 )
-from workers.redelivery import acknowledge, delay_redelivery, delay_seconds_of
+from workers.redelivery import acknowledge, delay_redelivery, delays_seconds_of
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -235,8 +235,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         if going_back or any(message.attempt != UNTROUBLED for message in messages):
             self.attempts.end(messages, deadline)
         if going_back:
-            longest = self.queue.longest_redelivery_seconds
-            delays = {message: delay_seconds_of(message, longest) for message in going_back}
+            delays = delays_seconds_of(going_back, self.queue.longest_redelivery_seconds)
             delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
 
     def _record_dead(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:

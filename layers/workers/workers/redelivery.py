@@ -22,6 +22,12 @@ MAXIMUM_ENTRIES = 10
 """Of one request to SQS: its quota."""
 DELAYS_SECONDS = (2, 8, 32, 128, 512)
 """The most after the first failure, the second and so on. Then the longest delay."""
+FLOOD = 50
+"""So many messages that wait in one batch come from a flood of them."""
+SKIPPED_BY_A_FLOOD = 3
+"""Of these delays, the first ones. So new messages compete with one delivery of each of the flood's, and with few more:
+docs/decisions/slow-lane.md
+"""
 
 
 def growing_delay_seconds(failures: int, longest: int) -> int:
@@ -40,10 +46,15 @@ def growing_delay_seconds(failures: int, longest: int) -> int:
     return random.randint(min(least, most), most)
 
 
-def delay_seconds_of(message: QueueMessage[Any], longest: int) -> int:
-    """The time until the redelivery. It grows with the waits in a row, or with the deliveries."""
-    waits = isinstance(message.disposition, Waiting)
-    return growing_delay_seconds(message.waits_in_a_row if waits else message.receive_count, longest)
+def delays_seconds_of(messages: Sequence[QueueMessage[Any]], longest: int) -> dict[QueueMessage[Any], int]:
+    """The times until a batch's messages come again. They grow with the waits in a row, or with the deliveries."""
+    waiting = {message for message in messages if isinstance(message.disposition, Waiting)}
+    skipped = SKIPPED_BY_A_FLOOD if len(waiting) >= FLOOD else 0
+    failures = {
+        message: message.waits_in_a_row + skipped if message in waiting else message.receive_count
+        for message in messages
+    }
+    return {message: growing_delay_seconds(failures[message], longest) for message in messages}
 
 
 def delay_redelivery(
