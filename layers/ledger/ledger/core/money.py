@@ -56,7 +56,7 @@ def exact(field: str, number: Decimal) -> Decimal:
 
 def decimal_places(number: Decimal) -> int:
     """The number's decimals, without zeros at the end: 1 for `12.50`."""
-    return max(0, -int(normalized(number).as_tuple().exponent))
+    return max(0, -int(EXACT.normalize(number).as_tuple().exponent))
 
 
 def normalized(number: Decimal) -> Decimal:
