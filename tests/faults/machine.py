@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ledger.core.profile_messages import decode as decode_update
 from ledger.core.transaction_types import Transfer
-from ledger.core.transaction_types.compound import Compound, Leg
+from ledger.core.transaction_types.compound import Compound
+from ledger.core.transaction_types.legs import Leg
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, violations

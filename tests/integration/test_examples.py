@@ -126,7 +126,7 @@ def test_a_payment_that_is_delivered_twice_is_posted_once_beside_another(every_c
             pay(-371, "p-3")
 
     for second in (lambda _: pay(-200), lambda _: pay(-30, "p-2")):
-        budget = 20_000 if every_case else 60
+        budget = 20_000 if every_case else 25
         explore(lambda _: pay(-200), second, setup=stage.on, check=posted_once, budget=budget)
 
 
@@ -148,7 +148,7 @@ def test_of_two_who_set_entries_none_is_lost_and_an_older_value_does_not_win(
         assert (stage.item(pk="k") or {})["m"] == older | {"a": "1", "b": "1"}
 
     workers = [lambda _, name=name: stage.example.set_entry("k", "m", name, "1", AT) for name in "ab"]
-    explore(*workers, setup=new_processes, check=both_are_there, budget=20_000 if every_case else 60)
+    explore(*workers, setup=new_processes, check=both_are_there, budget=20_000 if every_case else 25)
 
 
 def test_a_job_that_two_start_has_one_result_and_its_own_error_gives_the_lock_back() -> None:
