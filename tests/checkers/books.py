@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 from conditional_writes.core.items import from_dynamodb
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import JournalEntry, entry_from_item
+from ledger.core.limits import limits_item
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.transaction_types import decode
@@ -149,7 +150,7 @@ def journal_of(books: Books) -> oracle.Journal:
     journal = oracle.Journal()
     for entry in books.entries:
         if entry.request.get("type") in oracle.ACCOUNT_FIELDS:
-            journal.add(entry.account_id, entry.request, entry.outcome.amount)
+            journal.add(entry.account_id, entry.request, entry.outcome.amount, entry.outcome.posted_at)
     return journal
 
 
@@ -342,7 +343,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
             continue
         for account_id, effect in zip(account_ids, effects or (), strict=effects is not None):
             before, replayed[account_id] = replayed.get(account_id), effect.after
-            earlier.add(account_id, request, effect.amount)
+            earlier.add(account_id, request, effect.amount, left[account_id][0].outcome.posted_at)
             yield from _compare(left[account_id].popleft(), effect, before)
             to_try.append(account_id)
     for account_id, entries in left.items():
@@ -370,6 +371,7 @@ def state_of(account: Account) -> oracle.State:
         "decimal_places": account.decimal_places,
         "frozen": {"debits": account.frozen.debits, "credits": account.frozen.credits},
         "interest": Interest(rate, due, accrued / (YEAR // MILLISECOND), account.posted_at),
+        "limits": limits_item(account.limits),
     }
 
 
@@ -389,11 +391,14 @@ def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | 
     reversal = found.reversal and oracle.Reversal(*astuple(found.reversal))
     if reversal != effect.reversal:
         yield f"{entry.account_id}: version {after['version']} should have {effect.reversal}, and has {reversal}"
+    exceeded = found.exceeded and astuple(found.exceeded)
+    if exceeded != effect.exceeded:
+        yield f"{entry.account_id}: version {after['version']} should exceed {effect.exceeded}, and has {exceeded}"
     lowest = min(Decimal(0), _available(before)) if before else Decimal(0)
     if entry.request["type"] == "charge_interest":
         lowest += effect.amount
     available = _available(after | {"balance": found.balance_after, "held": found.held_after})
-    if entry.request["type"] != "import_account" and available < lowest:
+    if entry.request["type"] != "import_account" and not entry.request.get("forced") and available < lowest:
         is_below = found.balance_after < after["overdraft_limit"]
         what = f"is below its limit {after['overdraft_limit']}" if is_below else f"has spent held money: {found}"
         yield f"{entry.account_id}: version {after['version']} {what}"

@@ -6,15 +6,17 @@ second time, from its description. That repetition is on purpose.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Context, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from tests.checkers.interest_oracle import Interest
 
 type State = dict[str, Any]
 """An account's `balance`, `overdraft_limit`, `currency`, `status`, `version`, `held`, `holds`, `decimal_places`,
-`interest`, and `frozen`, which says of `debits` and of `credits` whether they are.
+`interest`, `frozen`, which says of `debits` and of `credits` whether they are, and `limits`. A limit is what the
+message says, with what was `used` in its `period`, and when it was `set_at`.
 
 `holds` has what remains of each open hold, and the time of its expiry or None, by the hold's id. `decimal_places` are
 None if the account's amounts have no rule.
@@ -30,6 +32,7 @@ ACCOUNT_FIELDS = {
     "transfer": ["from_account_id", "to_account_id"],
     "compound": [],
     "set_overdraft_limit": ["account_id"],
+    "set_limits": ["account_id"],
     "freeze_account": ["account_id"],
     "set_interest": ["account_id"],
     "close_account": ["account_id"],
@@ -47,6 +50,10 @@ DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3
 MOST_OPEN_HOLDS = 20
 MOST_IN_PART = 2
 """Accounts of a transaction of which a part can be reversed."""
+LONG_AGO = "2000-01-01T00:00:00.000+00:00"
+"""For callers to whom it's all one when an entry was posted: no limit is of an earlier period."""
+LARGEST = Decimal(f"{38 * '9'}e88")
+"""The largest number that DynamoDB holds."""
 EXACTLY = Context(prec=1000)
 """Has more digits than any sum, so that nothing is rounded."""
 
@@ -82,6 +89,8 @@ class Effect(NamedTuple):
     after: State
     reversal: Reversal | None = None
     rejecting_account_id: str | None = None
+    exceeded: tuple[str, Decimal] | None = None
+    """The limit of this account that rejects, by its name, and what is left of it."""
 
     @property
     def status(self) -> str:
@@ -92,12 +101,12 @@ class Journal:
     """What a transaction may refer to: the earlier journal entries, and how much of a transaction was reversed."""
 
     def __init__(self) -> None:
-        self._entries: dict[EntryId, tuple[Mapping[str, Any], Decimal]] = {}
+        self._entries: dict[EntryId, tuple[Mapping[str, Any], Decimal, str]] = {}
         self._reversed: dict[EntryId, tuple[int, Decimal]] = {}
 
-    def add(self, account_id: str, payload: Mapping[str, Any], amount: Decimal) -> None:
+    def add(self, account_id: str, payload: Mapping[str, Any], amount: Decimal, posted_at: str = LONG_AGO) -> None:
         """Adds an account's entry of this canonical payload and amount. A rejected transaction has the amount 0."""
-        self._entries[account_id, named_account_ids(payload)[0], payload["transaction_id"]] = payload, amount
+        self._entries[account_id, named_account_ids(payload)[0], payload["transaction_id"]] = payload, amount, posted_at
         if payload["type"] == "reverse" and amount != 0:
             # Each reversal has an entry on each account of what it reverses.
             reversed_id = account_id, *reversed_id_of(payload)[1:]
@@ -109,6 +118,11 @@ class Journal:
 
     def amount(self, entry_id: EntryId) -> Decimal:
         return self._entries[entry_id][1]
+
+    def original(self, payload: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        """The request that a `reverse` reverses, and when it was posted."""
+        request, _, posted_at = self._entries[reversed_id_of(payload)]
+        return request, posted_at
 
     def account_ids(self, entry_id: EntryId) -> list[str]:
         """The accounts of the entry's transaction."""
@@ -160,8 +174,8 @@ def effects(
     """The effects of a transaction on its accounts. None if it must wait for an account, a hold or a transaction.
 
     `states` are in the order of `account_ids(payload, journal)`, with None for a missing account. `minor_units` says
-    whether an account is opened under the rule of minor units. Interest accrues until `posted_at`, if that is given.
-    Raises UnknownType, and Invalid.
+    whether an account is opened under the rule of minor units. `posted_at` is that of the entries: interest accrues
+    until then, if it is given. Raises UnknownType, and Invalid.
     """
     names = account_ids(payload, journal)
     assert len(states) == len(names)
@@ -174,12 +188,14 @@ def effects(
     if payload["type"] not in OPENINGS or known[0]["version"] == 0:
         _check_decimals(payload, known)
     known = [_with_interest(state, posted_at) for state in known]
+    posted_at = posted_at or LONG_AGO
     with localcontext(EXACTLY):
+        known = [state | {"limits": _limits_at(state, posted_at)} for state in known]
         closed = [at for at, each in enumerate(known) if each["status"] == "CLOSED"]
         if payload["type"] not in OPENINGS and closed:
             decided: Decided | None = Decided("ACCOUNT_CLOSED", by=closed[0])
         else:
-            decided = _rule(payload, journal, *known)
+            decided = _rule(payload | {"posted_at": posted_at}, journal, *known)
         if decided is None:
             return None
         reason, amounts, changes, by = decided
@@ -188,15 +204,31 @@ def effects(
             amounts = [Decimal(0) for _ in known]
         return [
             Effect(
-                reason,
+                reason and str(reason),
                 amount,
                 # The first account alone has other fields that change.
-                _next(state, amount, changes if name == names[0] and not reason else {}),
+                _next(state, amount, _counted(payload, journal, state, amount) | (changes if name == names[0] else {}))
+                if not reason
+                else _next(state, amount, {}),
                 _reversal(payload, journal, name, amount),
                 rejecting_account_id,
+                (reason.limit, reason.left) if isinstance(reason, LimitExceeded) and reason.account is state else None,
             )
             for name, state, amount in zip(names, known, amounts, strict=True)
         ]
+
+
+class LimitExceeded(str):
+    """The rejection reason, of this account, for this limit."""
+
+    account: State
+    limit: str
+    left: Decimal
+
+    def __new__(cls, account: State, limit: str, left: Decimal) -> "LimitExceeded":
+        self = super().__new__(cls, "LIMIT_EXCEEDED")
+        self.account, self.limit, self.left = account, limit, left
+        return self
 
 
 class Decided(NamedTuple):
@@ -224,6 +256,7 @@ def _new(payload: Mapping[str, Any], *, minor_units: bool) -> State:
         "decimal_places": DECIMALS.get(payload["currency"]) if minor_units else None,
         "frozen": {"debits": False, "credits": False},
         "interest": Interest(),
+        "limits": [],
     }
 
 
@@ -246,6 +279,7 @@ def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> No
             _check_decimals({"amount": leg["amount"]}, [account])
         accounts = accounts[:1]  # a `post_hold` has an amount, too: that of its first account
     held = [hold["amount"] for hold in payload.get("holds", {}).values()]
+    held += [limit["amount"] for limit in payload.get("limits", ()) if "amount" in limit]
     for number in (*(payload.get(field) for field in ("amount", "overdraft_limit", "balance")), *held):
         if number is not None:
             unit_exponent = EXACTLY.normalize(Decimal(number)).as_tuple().exponent
@@ -277,13 +311,14 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
         case "transaction":
             amount = Decimal(payload["amount"])
             same_currency = payload.get("currency") in {None, account["currency"]}
-            return Decided(_refusal(account, amount) if same_currency else "CURRENCY_MISMATCH", [amount])
+            refusal = _refusal_of_range if payload.get("forced") else _refusal
+            return Decided(refusal(account, amount) if same_currency else "CURRENCY_MISMATCH", [amount])
         case "transfer" | "compound":
             return _moved(payload, account, *others)
         case "set_overdraft_limit":
             return _new_limit(account, Decimal(payload["overdraft_limit"]))
-        case "freeze_account":
-            return Decided(changes={"frozen": {each: payload[each] for each in ("debits", "credits")}})
+        case "set_limits" | "freeze_account":
+            return Decided(changes=_controls(payload, account))
         case "close_account":
             reasons = [
                 "BALANCE_NOT_ZERO" if account["balance"] != 0 else None,
@@ -319,7 +354,8 @@ def _moved(payload: Mapping[str, Any], *accounts: State) -> Decided:
         sums[account["currency"]] = sums.get(account["currency"], Decimal(0)) + amount
     if any(sums.values()):
         return Decided("CURRENCY_MISMATCH")
-    return _first([_refusal(account, amount) for account, amount in zip(accounts, amounts, strict=True)], amounts)
+    refusal = _refusal_of_range if payload.get("forced") else _refusal
+    return _first([refusal(account, amount) for account, amount in zip(accounts, amounts, strict=True)], amounts)
 
 
 def _new_limit(account: State, limit: Decimal) -> Decided:
@@ -350,7 +386,7 @@ def _hold(payload: Mapping[str, Any], account: State) -> Decided:
         reason = "BALANCE_OUT_OF_RANGE"
     else:
         is_refused = account["balance"] - account["held"] - amount < account["overdraft_limit"]
-        reason = "OVERDRAFT_LIMIT" if is_refused else None
+        reason = "OVERDRAFT_LIMIT" if is_refused else _exceeded(account, -amount)
     return Decided(reason, changes=_with_holds(holds))
 
 
@@ -406,9 +442,9 @@ def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> 
     if len(names) > MOST_IN_PART:
         amounts = [-journal.amount((name, *reversed_id[1:])) for name in names]
     by_amount = sorted(range(len(amounts)), key=lambda at: amounts[at] > 0)
-    return _first(
-        [_refusal(account, each) for each, account in zip(amounts, accounts, strict=True)], amounts, by_amount
-    )
+    counts = journal.original(payload)[0]["type"] == "reverse"
+    refusals = [_refusal(account, each, counts=counts) for each, account in zip(amounts, accounts, strict=True)]
+    return _first(refusals, amounts, by_amount)
 
 
 def _first(reasons: Sequence[str | None], amounts: Sequence[Decimal], order: Sequence[int] | None = None) -> Decided:
@@ -430,11 +466,105 @@ def _can_be_summed(holds: State) -> bool:
     return bool(held.scaleb(-finest) < Decimal("1e38")) and held < Decimal("1e126")
 
 
-def _refusal(account: State, amount: Decimal) -> str | None:
+def _refusal(account: State, amount: Decimal, *, counts: bool = True) -> str | None:
     """The rejection reason for this amount, or None."""
     if account["frozen"]["debits" if amount < 0 else "credits"]:
         return "ACCOUNT_FROZEN"
-    return _refusal_of_the_limit(account, amount)
+    return _refusal_of_the_limit(account, amount) or _exceeded(account, amount, counts=counts)
+
+
+def _controls(payload: Mapping[str, Any], account: State) -> State:
+    if payload["type"] == "freeze_account":
+        return {"frozen": {each: payload[each] for each in ("debits", "credits")}}
+    return {"limits": [_set(each, account, payload["posted_at"]) for each in payload["limits"]]}
+
+
+def _set(rule: State, account: State, posted_at: str) -> State:
+    """A limit that is set. What was used of it stays, if all but its amount or number stays."""
+    plain = {name: Decimal(value) if name in ("amount", "number") else value for name, value in rule.items()}
+    if "time_zone" not in rule:
+        return plain
+    for each in account["limits"]:
+        if (
+            "used" in each
+            and {name: each.get(name) for name in _COUNTED_ALIKE} == {name: rule.get(name) for name in _COUNTED_ALIKE}
+            and ("number" in each) == ("number" in rule)
+        ):
+            return each | plain
+    return plain | {"used": Decimal(0), "period": _period(rule, posted_at), "set_at": posted_at}
+
+
+_COUNTED_ALIKE = ("name", "of", "per", "time_zone")
+
+
+def _period(rule: State, posted_at: str) -> str:
+    there = datetime.fromisoformat(posted_at).astimezone(ZoneInfo(rule["time_zone"]))
+    return f"{there:%Y-%m-%d}" if rule["per"] == "day" else f"{there:%Y-%m}"
+
+
+def _limits_at(account: State, posted_at: str) -> list[State]:
+    """Nothing is used of a period that begins, and no period comes again."""
+    return [
+        each | {"used": Decimal(0), "period": _period(each, posted_at)}
+        if "used" in each and _period(each, posted_at) > each["period"]
+        else each
+        for each in account["limits"]
+    ]
+
+
+def _exceeded(account: State, amount: Decimal, *, counts: bool = True) -> LimitExceeded | None:
+    for each in account["limits"]:
+        applies = counts and each["of"] == ("debits" if amount < 0 else "credits")
+        if each["of"] == "balance":
+            applies, left = amount > 0, each["amount"] - account["balance"]
+        elif "number" in each:
+            left = each["number"] - each["used"]
+        else:
+            reserved = account["held"] if each["of"] == "debits" and "used" in each else Decimal(0)
+            left = each["amount"] - each.get("used", Decimal(0)) - reserved
+        if applies and left < (1 if "number" in each else abs(amount)):
+            return LimitExceeded(account, each["name"], _of_38_digits(max(left, Decimal(0)), ROUND_FLOOR))
+    return None
+
+
+def _counted(payload: Mapping[str, Any], journal: Journal, account: State, amount: Decimal) -> State:
+    """The limits after a posting."""
+    of, more, times, since = "debits" if amount < 0 else "credits", abs(amount), 1, None
+    match payload["type"]:
+        case "transaction" | "transfer" | "compound":
+            times, more = (0, Decimal(0)) if payload.get("forced") else (times, more)
+        case "hold":
+            of, more = "debits", Decimal(0)
+        case "post_hold":
+            times = 1 if amount > 0 else 0
+        case "reverse":
+            original, posted_at = journal.original(payload)
+            if original["type"] in ("transaction", "transfer", "compound", "post_hold") and not original.get("forced"):
+                of, more, times, since = "debits" if amount > 0 else "credits", -abs(amount), 0, posted_at
+            elif original["type"] != "reverse":
+                return {"limits": account["limits"]}
+        case _:
+            return {"limits": account["limits"]}
+    after = []
+    for each in account["limits"]:
+        was_counted = since is None or (
+            "used" in each and since > each["set_at"] and _period(each, since) == each["period"]
+        )
+        if each["of"] == of and "used" in each and was_counted and (amount or payload["type"] == "hold"):
+            used = each["used"] + (times if "number" in each else more)
+            after.append(each | {"used": _of_38_digits(min(used, LARGEST), ROUND_CEILING)})
+        else:
+            after.append(each)
+    return {"limits": after}
+
+
+def _of_38_digits(number: Decimal, rounding: str) -> Decimal:
+    return Context(38, rounding).plus(number)
+
+
+def _refusal_of_range(account: State, amount: Decimal) -> str | None:
+    """As `_refusal`, of a transaction that nothing else stops."""
+    return None if _fits(account["balance"] + amount) else "BALANCE_OUT_OF_RANGE"
 
 
 def _refusal_of_the_limit(account: State, amount: Decimal) -> str | None:

@@ -106,6 +106,9 @@ def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
     if outcome.reversal:
         told = detail.get("reversal", {}).get("reversed_after")
         numbers["reversal.reversed_after"] = told, outcome.reversal.reversed_after
+    exceeded = {"limit": outcome.exceeded.limit, "left": f"{outcome.exceeded.left:f}"} if outcome.exceeded else None
+    if detail.get("exceeded") != exceeded:
+        yield f"exceeded should be {exceeded}, and is {detail.get('exceeded')}"
     yield from _reversal_differences(detail, outcome.reversal)
     for field in ("decimal_places", "rejecting_account_id"):
         if detail.get(field) != getattr(outcome, field):

@@ -53,14 +53,16 @@ def next_time(accounts: Iterable[Account]) -> str:
     return timestamp(datetime.fromisoformat(last) + timedelta(days=9, milliseconds=8_765_432))
 
 
-def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: Rules = decide) -> Books:
-    """The books after these messages are posted, one after another."""
+def post_messages(
+    books: Books, messages: Iterable[TransactionMessage], rules: Rules = decide, posted_at: str | None = None
+) -> Books:
+    """The books after these messages are posted, all at that time, or one after another at times of their own."""
     accounts, reversals = dict(books.accounts), dict(books.reversals or {})
     journal = {name: list(entries) for name, entries in books.journal.items()}
     entries = {entry.entry_id: entry for entry in books.entries}
     known = Context(entries.get, lambda entry_id: reversals.get(entry_id, Reversed(*entry_id)))
     for message in messages:
-        context = known._replace(posted_at=next_time(accounts.values()))
+        context = known._replace(posted_at=posted_at or next_time(accounts.values()))
         account_ids = message.all_account_ids(context)
         for decided in rules(message, *map(accounts.get, account_ids), context=context):
             account = replace(decided.account, posted_at=context.posted_at)
@@ -76,6 +78,7 @@ def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: R
                 decimal_places=account.decimal_places if account.version == 1 else None,
                 reversal=decided.reversal,
                 rejecting_account_id=decided.rejecting_account_id,
+                exceeded=decided.exceeded,
             )
             entry = entry_of(message, outcome, account.account_id, account.seal)
             accounts[account.account_id] = replace(account, seal=entry.seal)

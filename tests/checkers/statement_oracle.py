@@ -30,7 +30,7 @@ class Journal(NamedTuple):
         spendable = amounts["balance"] - held - amounts["overdraft_limit"]
         frozen = self.account.get("frozen", {"debits": False, "credits": False})
         amounts["available"] = spendable if shown["status"] == "OPEN" and not frozen["debits"] else Decimal(0)
-        rest = {"version": int(self.account["version"]), "frozen": frozen} | {
+        rest = {"version": int(self.account["version"]), "frozen": frozen, "limits": []} | {
             name: self.account[name] for name in ("posted_at", "seal")
         }
         places = self.account.get("decimal_places")
@@ -153,6 +153,8 @@ def shown(entry: dict[str, Any]) -> Answer:
             "number": int(reversal["number"]),
             "reversed_after": text(reversal["reversed_after"]),
         }
+    if exceeded := entry.get("exceeded"):
+        same["exceeded"] = exceeded | {"left": text(exceeded["left"])}
     return same | amounts | numbers
 
 

@@ -63,6 +63,10 @@ process_transactions/41-an-account-with-interest: 2 POSTED
 process_transactions/42-a-debt: POSTED
 process_transactions/43-another-rate: POSTED
 process_transactions/44-compound: POSTED, OVERDRAFT_LIMIT, INVALID_MESSAGE
+process_transactions/45-limits: POSTED
+process_transactions/46-a-limit-with-a-hold: LIMIT_EXCEEDED, POSTED
+process_transactions/47-a-forced-debit: POSTED
+process_transactions/48-a-forced-debit-by-the-transactions-queue: WRONG_QUEUE
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT

@@ -1,16 +1,30 @@
 """Controls through the function that posts, on both engines: what they leave on the account, and what they refuse."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.checkers.books import violations
-from tests.support.bodies import freeze, payment
+from tests.support.bodies import freeze, hold, openings, payment, post_hold, reverse, transfer
 from tests.support.ledger import Ledger
+from tools.local_aws.functions import run_job
 from tools.local_aws.server import Endpoint
+
+NIGHT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
+DAY = {"name": "day", "of": "debits", "per": "day", "time_zone": "Europe/Paris", "amount": "100"}
+CEILING = {"name": "ceiling", "of": "balance", "amount": "100"}
 
 
 @pytest.fixture
 def ledger(aws: Endpoint, dynamodb: Endpoint) -> Ledger:
     return Ledger(aws, dynamodb)
+
+
+def mismatches(ledger: Ledger) -> int:
+    """That the nightly replay finds, of all accounts."""
+    assert run_job(ledger.job("reconcile_accounts"), NIGHT) == "Done"
+    [report] = [item for item in ledger.items(ledger.locks_table) if "accounts_checked" in item]
+    return int(report["mismatches"])
 
 
 def test_a_freeze_that_ended_leaves_nothing_on_the_account_and_others_attributes_stay(ledger: Ledger) -> None:
@@ -25,3 +39,29 @@ def test_a_freeze_that_ended_leaves_nothing_on_the_account_and_others_attributes
     assert not violations(ledger.books)
     ledger.change_account(frozen={"debits": "yes", "credits": True})
     assert ledger.returned(payment("t-4")), "nothing is decided on a damaged freeze"
+
+
+def test_limits_and_forced_debits_are_replayed_as_they_were_decided(ledger: Ledger) -> None:
+    """Payments at the end of a day in Paris and on the next one, and a payee that refuses what its ceiling leaves no
+    room for. Limits that were set and removed leave nothing on an account.
+    """
+    limits = {"type": "set_limits", "account_id": "alice"}
+    evening = datetime(2020, 3, 28, 22, 0, tzinfo=UTC)
+    ceiling = limits | {"account_id": "bob", "transaction_id": "l-1", "limits": [CEILING]}
+    ledger.post_at(evening, *openings("alice", "bob"), payment("t-0", 500), ceiling)
+    ledger.post_at(evening, limits | {"transaction_id": "l-2", "limits": [DAY]}, transfer("t-1", 60))
+    ledger.post_at(evening.replace(minute=30), transfer("t-2", 41), hold("h-1", 40), payment("t-3", -1))
+    ledger.post_at(evening.replace(hour=23), post_hold(), reverse(), transfer("t-4", 60), transfer("t-5", 41))
+    ledger.post_at(evening.replace(hour=23), payment("t-6", -999, forced=True))
+    results = ledger.results("t-1", "t-2", "h-1", "t-3", "p-1", "r-1", "t-4", "t-5", "t-6")
+    exceeded, posted = "LIMIT_EXCEEDED", "POSTED"
+    assert results == [posted, exceeded, posted, exceeded, posted, posted, posted, exceeded, posted]
+    assert ledger.entry("t-3")["exceeded"] == {"limit": "day", "left": 0}
+    assert not violations(ledger.books)
+    ledger.post(limits | {"transaction_id": "l-3", "limits": []}, freeze(), transfer("t-7", 1, "bob", "alice"))
+    assert "limits" not in ledger.account_item()
+    ledger.post(freeze("thaw", debits=False, credits=False))
+    assert ledger.results("t-7") == ["ACCOUNT_FROZEN"]
+    assert mismatches(ledger) == 0
+    ledger.change_account("bob", limits=[CEILING | {"amount": "1_0"}])
+    assert ledger.returned(payment("t-8", 1, "bob")), "nothing is decided on a damaged limit"

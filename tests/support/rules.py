@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
+from ledger.core.limits import Exceeded
 from ledger.core.money import EXACT
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status
@@ -25,6 +26,7 @@ class Decided(NamedTuple):
     reason: str | None = None
     reversal: Reversal | None = None
     rejecting_account_id: str | None = None
+    exceeded: Exceeded | None = None
 
     @property
     def status(self) -> Status:
@@ -37,11 +39,11 @@ def decide(
     """Decides a transaction for its accounts. Raises NotYet, as the product's decision does."""
     known, decided = context or Context(posted_at=NOW), []
     for before, decision in zip(accounts, message.decide(accounts, known), strict=True):
-        after = message.next_account(before, decision, known.posted_at)
+        after = message.next_account(before, decision, known.posted_at, known)
         assert after is not None
         after = replace(after, posted_at=None)
         by = decision.rejecting_account_id
-        decided.append(Decided(after, decision.amount, decision.reason, decision.reversal, by))
+        decided.append(Decided(after, decision.amount, decision.reason, decision.reversal, by, decision.exceeded))
     return tuple(decided)
 
 
@@ -68,7 +70,7 @@ class Ledger:
         assert len({(decision.reason, decision.rejecting_account_id) for decision in decisions}) == 1
         outcomes = []
         for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
-            after = message.next_account(account, decision, posted_at)
+            after = message.next_account(account, decision, posted_at, context)
             assert after
             assert after.account_id == account_id
             outcome = outcome_of(decision, after, posted_at)

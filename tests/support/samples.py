@@ -26,6 +26,7 @@ from ledger.core.transaction_types import (
     PostHold,
     Reverse,
     SetInterest,
+    SetLimits,
     SetOverdraftLimit,
     Transaction,
     Transfer,
@@ -100,6 +101,7 @@ def legs_of(*legs: tuple[str, object]) -> tuple[Leg, ...]:
 
 
 limit = _builder(SetOverdraftLimit, overdraft_limit=0, transaction_id="t-1", account_id="alice")
+limits = _builder(SetLimits, limits=[], transaction_id="l-1", account_id="alice")
 freeze = _builder(FreezeAccount, debits=True, credits=True, transaction_id="f-1", account_id="alice")
 closing = _builder(CloseAccount, transaction_id="t-1", account_id="alice")
 rate = _builder(SetInterest, annual_rate="0.12", transaction_id="t-1", account_id="alice")
@@ -197,6 +199,7 @@ def life_of(account_id: str) -> list[dict[str, Any]]:
         {"type": "set_interest", "annual_rate": "0.12"},
         {"type": "charge_interest", "until": "2026-01-31T00:00:00Z"},
         {"type": "transaction", "amount": -50},
+        {"type": "set_limits", "limits": [{"name": "day", "of": "debits", "per": "transaction", "amount": 0}]},
         {"type": "freeze_account", "debits": True, "credits": True},
         {"type": "close_account"},
         {"type": "import_account", "account_id": f"{account_id}'s twin"} | IMPORTED,

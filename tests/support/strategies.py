@@ -18,11 +18,13 @@ from conditional_writes import EXACT
 from conditional_writes.upserts import REMOVED
 from ledger.core.decoding import INVISIBLE, Id, Time
 from ledger.core.holds import MOST_OPEN_HOLDS
+from ledger.core.limits import Limit, Of, Per
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, FreezeAccount, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
 from ledger.core.transaction_types.import_account import ImportedHold, ImportedHolds, Reference
 from ledger.core.transaction_types.legs import Leg, Legs, LegsOfPayees
+from ledger.core.transaction_types.set_limits import AllLimits, SetLimits
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
@@ -121,14 +123,33 @@ def _fields_of(
         if field.name not in fields and (field.required or field.name not in _SHARED):
             named = account_ids if field.name in ("of_account_id", "legs") else transaction_ids
             fields[field.name] = draw(_values_of(field.type, named, amounts))
+    if "forced" in fields:
+        fields["forced"] = draw(st.integers(0, 15)) == 0
     return fields
 
 
 def _weight(message_type: type[TransactionMessage]) -> int:
-    if issubclass(message_type, (OpenAccount, FreezeAccount, CloseAccount)):
+    if issubclass(message_type, (OpenAccount, SetLimits, FreezeAccount, CloseAccount)):
         return 1
     amounts = {NumberRange.NOT_ZERO, NumberRange.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
     return 4 if amounts else 2
+
+
+ZONES = ["Europe/Paris", "America/St_Johns", "Pacific/Kiritimati", "UTC"]
+
+
+@st.composite
+def limits_of(draw: st.DrawFn, amounts: st.SearchStrategy[Decimal]) -> Limit:
+    """Limits of few names, most of which something exceeds sooner or later."""
+    of, per = draw(st.sampled_from(Of)), draw(st.sampled_from(Per))
+    fields: dict[str, Any] = {"name": draw(st.sampled_from(["a", "b", "c", "d", "e", "f"])), "of": of}
+    if of is not Of.BALANCE:
+        fields["per"] = per
+        if per is not Per.TRANSACTION:
+            fields["time_zone"] = draw(st.sampled_from(ZONES))
+            if draw(st.booleans()):
+                return Limit(**fields, number=Decimal(draw(st.integers(0, 6))))
+    return Limit(**fields, amount=draw(amounts.map(Decimal.copy_abs)) * draw(st.sampled_from([1, 2, 5])))
 
 
 _SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
@@ -152,6 +173,7 @@ def _values_of(
         (Reference, st.text(st.characters(codec="utf-8"), min_size=1, max_size=256)),
         (Legs, _legs(transaction_ids, amounts)),
         (LegsOfPayees, _legs(transaction_ids, amounts.map(Decimal.copy_abs)).map(lambda legs: legs[1:])),
+        (AllLimits, st.lists(limits_of(amounts), max_size=5, unique_by=lambda limit: limit.name).map(tuple)),
         (ImportedHolds, st.dictionaries(transaction_ids, imported_holds, max_size=MOST_OPEN_HOLDS)),
     ]
     for each, values in known:

@@ -33,7 +33,7 @@ def written(directory: Path, *lines: str | bytes) -> Path:
 
 @given(any_message(), profile_updates())
 def test_the_queue_of_a_message_is_told_from_its_content(message: TransactionMessage, update: object) -> None:
-    administrative = message.door is Door.ADMINISTRATION
+    administrative = message.own_door is Door.ADMINISTRATION
     assert queue_of(msgspec.json.encode(message)) is (MessageQueue.ADMINISTRATION if administrative else TRANSACTIONS)
     assert queue_of(msgspec.json.encode(update)) is PROFILES
 

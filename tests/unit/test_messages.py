@@ -177,7 +177,7 @@ def body_with(name: str, field: str, value: str | None) -> str:
     """A body of this type with a valid value in each other field that it must have. `value` is JSON."""
     kind = TRANSACTION_TYPES[name]
     required = {each.name: each.name for each in msgspec.structs.fields(kind) if each.required}
-    values: dict[str, Any] = {"currency": "EUR", "debits": True, "credits": True}
+    values: dict[str, Any] = {"currency": "EUR", "debits": True, "credits": True, "limits": []}
     values |= dict.fromkeys(("as_of", "until"), "2026-03-01T12:00:00Z") | {number: "0.12" for number, _ in kind.numbers}
     values["legs"] = [{"account_id": "a", "amount": "1"}, {"account_id": "b", "amount": "-1"}]
     fields = {each: json.dumps(values.get(each, each)) for each in required} | {field: value}

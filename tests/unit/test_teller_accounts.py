@@ -24,6 +24,7 @@ ACCOUNT = {
     "decimal_places": 2,
     "status": "OPEN",
     "frozen": {"debits": True, "credits": False},
+    "limits": [],
     "version": 4,
     "posted_at": TIME,
     "interest": {"annual_rate": "0.12", "due": "3.21", "accrued": "0.5"},

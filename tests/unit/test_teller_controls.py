@@ -1,4 +1,4 @@
-"""`teller freeze`: the message that it sends, and the outcome that it waits for."""
+"""`teller freeze` and `teller limits`: the message that is sent, and the outcome that is waited for."""
 
 import json
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ REFUSED = {"state": "refused", "entry": None, "refusal": {"reason": "body: expec
 UNKNOWN = {"state": "unknown", "entry": None, "refusal": None}
 
 
-def run(command: str, *answers: dict[str, Any]) -> tuple[list[dict[str, Any]], str, int]:
+def run(command: str, *answers: dict[str, Any], typed: str | None = None) -> tuple[list[dict[str, Any]], str, int]:
     """The messages that were sent to the administration's queue, the output and the exit status."""
     sent, later = [], iter(answers)
 
@@ -30,7 +30,7 @@ def run(command: str, *answers: dict[str, Any]) -> tuple[list[dict[str, Any]], s
     deployment.__getitem__.side_effect = str
     deployment.client = lambda _: SimpleNamespace(send_message=send_message)
     with mock.patch.object(Operator, "deployment", deployment), mock.patch.object(controls, "PAUSE_SECONDS", 0):
-        ended = CliRunner().invoke(app, command.split(), env={"TELLER_STACK": "teller-dev"})
+        ended = CliRunner().invoke(app, command.split(), input=typed, env={"TELLER_STACK": "teller-dev"})
     return sent, ended.output, ended.exit_code
 
 
@@ -54,3 +54,31 @@ def test_an_outcome_other_than_posted_is_the_exit_status_1(answer: dict[str, Any
 def test_what_cannot_be_meant_sends_nothing(options: str) -> None:
     sent, _, status = run(f"freeze acc-1 {options}")
     assert (sent, status) == ([], 2)
+
+
+DAY = {"name": "day", "of": "debits", "per": "day", "time_zone": "Europe/Paris"}
+
+
+def test_limits_are_sent_as_they_are_in_the_file() -> None:
+    sent, out, status = run("limits acc-1 --set - --id l-1", POSTED, typed=json.dumps([DAY | {"amount": 499.5}]))
+    ids = {"transaction_id": "l-1", "account_id": "acc-1"}
+    assert sent == [{"type": "set_limits", "limits": [DAY | {"amount": "499.5"}]} | ids]
+    assert (out, status) == ("l-1: posted\n", 0)
+
+
+@pytest.mark.parametrize("typed", ["{", "{}", '[{"name": "day"}]', json.dumps([DAY])])
+def test_limits_that_cannot_be_meant_are_not_sent(typed: str) -> None:
+    sent, out, status = run("limits acc-1 --set -", typed=typed)
+    assert (sent, status) == ([], 2), out
+
+
+def test_limits_are_shown_with_what_is_left() -> None:
+    amount = DAY | {"amount": "500", "number": None, "left": "387.5"}
+    often = DAY | {"name": "often", "amount": None, "number": "20", "left": "17"}
+    account = {"decimal_places": 2, "limits": [amount, often]}
+    _, out, status = run("limits acc-1", account)
+    rows = [line.split() for line in out.splitlines()]
+    assert ["day", "debits", "day", "Europe/Paris", "500.00", "387.50"] in rows
+    assert ["often", "debits", "day", "Europe/Paris", "20", "17"] in rows
+    assert status == 0
+    assert run("limits acc-1", account | {"limits": []})[1] == "acc-1 has no limits\n"

@@ -113,6 +113,7 @@ CHANGES = [
     "import FILE --totals EUR=1",
     "post FILE",
     "freeze a --debits",
+    "limits a --set FILE",
     "dead-letters redrive transactions",
     "dead-letters drop transactions --id l-1",
     "jobs run reconcile_accounts",

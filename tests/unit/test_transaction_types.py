@@ -102,6 +102,9 @@ POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
     "a debit of an account that is frozen for credits": (payment(-1), NO_CREDITS, {"balance": 99}),
     "a hold on an account that is frozen for credits": (hold(1), NO_CREDITS, {"holds": {"h-1": 1}}),
     "a closing of a frozen account": (closing(), changed(ICED, balance=0), {"status": AccountStatus.CLOSED}),
+    "a forced debit below the limit": (payment("-150.01", forced=True), ALICE, {"balance": "-50.01"}),
+    "a forced debit of a frozen account": (payment(-1, forced=True), ICED, {"balance": 99}),
+    "a forced debit of held money": (payment("-80.01", forced=True), HELD, {"balance": "19.99"}),
     "a closing at zero": (closing(), alice(balance=0), {"status": AccountStatus.CLOSED}),
     "a closing with less than a cent of interest": (
         closing(),
@@ -187,6 +190,8 @@ REJECTED = {
     "a closing with a debt": (closing(), alice(balance="-0.01"), "BALANCE_NOT_ZERO"),
     "a balance of 39 digits": (payment("1e-36"), ALICE, "BALANCE_OUT_OF_RANGE"),
     "a balance beyond DynamoDB's": (payment("9e125"), LARGE, "BALANCE_OUT_OF_RANGE"),
+    "a forced debit in another currency": (payment(-1, "CHF", forced=True), ALICE, "CURRENCY_MISMATCH"),
+    "a forced debit to 39 digits": (payment(-1000, forced=True), alice(balance=FINEST), "BALANCE_OUT_OF_RANGE"),
     "a debit below the limit, to 39 digits": (payment(-1000), alice(balance=FINEST), "BALANCE_OUT_OF_RANGE"),
     "interest of 39 digits": (interest(), due("1" * 39), "BALANCE_OUT_OF_RANGE"),
     "interest to a balance of 39 digits": (interest(), due("0.01", balance="-1e37"), "BALANCE_OUT_OF_RANGE"),
@@ -235,6 +240,7 @@ CLOSED_BOB = bob(balance=0, status=AccountStatus.CLOSED)
 CLOSED_FRANCS = changed(CLOSED_BOB, currency="CHF")
 TRANSFERS = {
     "within the balance": (transfer(25), ALICE, BOB, None),
+    "that is forced": (transfer(999, forced=True), NO_DEBITS, bob(frozen=Frozen(credits=True)), None),
     "of a frozen payer": (transfer(1), NO_DEBITS, BOB, "ACCOUNT_FROZEN by alice"),
     "to a frozen payee": (transfer(1), ALICE, bob(frozen=Frozen(credits=True)), "ACCOUNT_FROZEN by bob"),
     "to a payee frozen for debits": (transfer(25), NO_CREDITS, bob(frozen=Frozen(debits=True)), None),

@@ -62,13 +62,14 @@ def account(operator: Operator, account_id: AccountId) -> None:
     """Show an account as it is now, with its open holds.
 
     What is available is the largest debit or hold that the account allows: the balance less what is held, down to the
-    overdraft limit, and nothing if debits are frozen. The hold that expires first is the first one.
+    overdraft limit; less if `teller limits` says so, and nothing if debits are frozen. The hold that expires first is
+    the first one.
     """
     answer = read_account(operator, account_id)
     places = most_places((answer[name] for name in SUMS), answer["decimal_places"])
     sums = {name: money(answer[name], places) for name in SUMS}
     width = max(map(len, sums.values()))
-    fields = {name: value for name, value in answer.items() if name not in ("holds", "interest")}
+    fields = {name: value for name, value in answer.items() if name not in ("holds", "interest", "limits")}
     fields |= {name: amount.rjust(width) for name, amount in sums.items()}
     fields["frozen"] = " and ".join(name for name, is_frozen in answer["frozen"].items() if is_frozen) or "no"
     fields |= {f"interest, {name}": value for name, value in (answer["interest"] or {}).items()}

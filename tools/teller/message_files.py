@@ -35,6 +35,7 @@ class _Envelope(msgspec.Struct):
 
     path: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     type: msgspec.Raw = msgspec.Raw(b"null")
+    forced: msgspec.Raw = msgspec.Raw(b"false")
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
@@ -53,6 +54,8 @@ def queue_of(body: bytes) -> MessageQueue:
         return MessageQueue.TRANSACTIONS
     if envelope.path is not msgspec.UNSET:
         return MessageQueue.PROFILES
+    if bytes(envelope.forced) == b"true":
+        return MessageQueue.ADMINISTRATION
     return _QUEUES.get(bytes(envelope.type), MessageQueue.TRANSACTIONS)
 
 

@@ -182,7 +182,7 @@ class Fold(Struct):
         home_id, sender = transaction.home_entry_id, _sender_of(message)
         sides = []
         for before, decision in zip(accounts, decisions, strict=True):
-            after = transaction.next_account(before, decision, posted_at)
+            after = transaction.next_account(before, decision, posted_at, context)
             assert after is not None, "a decision is about an account that exists, or that it opens"
             outcome = outcome_of(decision, after, posted_at)
             entry = JournalEntry(after.account_id, *home_id, request, outcome, sender, RULES)

@@ -35,7 +35,7 @@ def charges(account: Item, month_end: datetime) -> Sequence[ChargeInterest]:
     message may have.
     """
     try:
-        if not account_from_item(account).accrued(timestamp(month_end)).interest.due:
+        if not account_from_item(account).at(timestamp(month_end)).interest.due:
             return []
         return [charge(account["account_id"], month_end)]
     except (KeyError, TypeError, ValueError, InvalidMessage) as error:

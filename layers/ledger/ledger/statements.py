@@ -20,6 +20,7 @@ from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of, 
 from ledger.core.holds import OpenHold
 from ledger.core.interest import Interest
 from ledger.core.journal import EntryId, JournalEntry, entry_from_item, entry_to_json
+from ledger.core.limits import AccountLimit
 from ledger.core.money import format_decimal
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
@@ -63,7 +64,7 @@ class AccountReader(NamedTuple):
         account = read_account(self.client, self.tables, request.account_id, deadline)
         match request:
             case ReadAccount():
-                return _account_json(account.accrued(timestamp(now)))
+                return _account_json(account.at(timestamp(now)))
             case ReadBalance():
                 return self._balance(request, account, now, deadline)
             case ReadStatement(from_time=None):
@@ -224,12 +225,13 @@ def _account_json(account: Account) -> Answer:
         "account_id": account.account_id,
         "balance": format_decimal(account.balance),
         "held": format_decimal(account.held),
-        "available": format_decimal(Decimal(0) if account.frozen.debits else account.available),
+        "available": format_decimal(account.available_under_limits),
         "overdraft_limit": format_decimal(account.overdraft_limit),
         "currency": account.currency,
         "decimal_places": account.decimal_places,
         "status": str(account.status),
         "frozen": asdict(account.frozen),
+        "limits": [_limit_json(each, account) for each in account.limits],
         "version": account.version,
         "posted_at": account.posted_at,
         "seal": account.seal or None,
@@ -250,6 +252,13 @@ def _interest_json(account: Account) -> Answer | None:
         "due": format_decimal(account.interest.due),
         "accrued": format_decimal(account.interest.accrued_amount(account.decimal_places)),
     }
+
+
+def _limit_json(limit: AccountLimit, account: Account) -> Answer:
+    """The limit as it was set, and what is left of it."""
+    left = max(limit.left(account.balance, account.held), Decimal(0))
+    fields = asdict(limit.rule) | {"left": left}
+    return {name: format_decimal(value) if isinstance(value, Decimal) else value for name, value in fields.items()}
 
 
 def _by_expiry(hold: tuple[str, OpenHold]) -> tuple[bool, datetime, str]:

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 from ledger.core.decoding import attribute, version
 from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, total
 from ledger.core.interest import Interest, interest_from_item, interest_item
+from ledger.core.limits import AccountLimit, Limits, Of, in_period, limits_from_item, limits_item
 from ledger.core.money import WIDE, format_decimal
 
 CLOCK_SKEW = timedelta(seconds=5)
@@ -41,7 +42,8 @@ class Account(Struct, frozen=True):
 
     `posted_at` is that of the last journal entry. `held` is the sum of the open `holds`, which are None if the account
     never had one. Its amounts have at most so many `decimal_places`; None for any number of them. `seal` is that of the
-    last journal entry, empty before the first. `frozen` says what it doesn't take. `interest` is as of `posted_at`.
+    last journal entry, empty before the first. `frozen` says what it doesn't take, and `limits` how much of it.
+    `interest` is as of `posted_at`.
     """
 
     account_id: str
@@ -57,6 +59,7 @@ class Account(Struct, frozen=True):
     seal: str = ""
     frozen: Frozen = Frozen()
     interest: Interest = Interest()
+    limits: Limits = ()
 
     @property
     def open_holds(self) -> Holds:
@@ -71,18 +74,29 @@ class Account(Struct, frozen=True):
             return Decimal(0)
         return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)
 
-    def accrued(self, posted_at: str) -> Self:
-        """The account with the interest of its balance until this time. A time that is damaged adds none."""
-        if not self.interest.rate:
+    def at(self, posted_at: str) -> Self:
+        """The account at this time: with the interest until then, and nothing used of limits whose period is over."""
+        if not self.interest.rate and not self.limits:
             return self
+        return replace(self, interest=self._interest_at(posted_at), limits=in_period(self.limits, posted_at))
+
+    def _interest_at(self, posted_at: str) -> Interest:
+        """A time that is damaged adds none."""
         begin, end = time_of(self.posted_at or ""), time_of(posted_at)
-        if not begin or not end:
-            return self
+        if not self.interest.rate or not begin or not end:
+            return self.interest
         try:
             begin, end = begin.astimezone(UTC), end.astimezone(UTC)
         except OverflowError:
-            return self
-        return replace(self, interest=self.interest.through(begin, end, self.balance, self.decimal_places))
+            return self.interest
+        return self.interest.through(begin, end, self.balance, self.decimal_places)
+
+    @property
+    def available_under_limits(self) -> Decimal:
+        """The largest debit or hold that the account allows in the present periods of its limits."""
+        if self.frozen.debits:
+            return min(self.available, Decimal(0))
+        return min([self.available, *(_most(each, self) for each in self.limits)])
 
 
 def account_item(account: Account) -> dict[str, Any]:
@@ -107,6 +121,8 @@ def account_item(account: Account) -> dict[str, Any]:
         item["frozen"] = asdict(account.frozen)
     if account.interest != Interest():
         item["interest"] = interest_item(account.interest)
+    if account.limits:
+        item["limits"] = limits_item(account.limits)
     return item
 
 
@@ -126,7 +142,16 @@ def account_from_item(item: dict[str, Any]) -> Account:
         seal=attribute(item, "seal", str) if "seal" in item else "",
         frozen=_frozen(attribute(item, "frozen", dict)) if "frozen" in item else Frozen(),
         interest=interest_from_item(attribute(item, "interest", dict)) if "interest" in item else Interest(),
+        limits=limits_from_item(attribute(item, "limits", list)) if "limits" in item else (),
     )
+
+
+def _most(limit: AccountLimit, account: Account) -> Decimal:
+    """The largest debit that the limit allows."""
+    left = limit.left(account.balance, account.held)
+    if limit.rule.of is not Of.DEBITS or (limit.rule.number is not None and left > 0):
+        return account.available
+    return left if limit.rule.number is None else Decimal(0)
 
 
 def _frozen(item: dict[str, Any]) -> Frozen:

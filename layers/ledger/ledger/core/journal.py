@@ -23,6 +23,7 @@ from msgspec.structs import asdict, replace
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import OTHER_SIDE, attribute, version
+from ledger.core.limits import Exceeded, exceeded_from_item
 from ledger.core.money import format_decimal
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision
@@ -63,7 +64,7 @@ class Outcome(Struct, frozen=True):
     state, it is `rejecting_account_id`, on all of them. `amount` is the effect on the balance; `account_version` is the
     version that the decision made; `posted_at` is ISO 8601; `currency` is the account's. `held_after` is the sum of the
     open holds afterwards. `decimal_places` are those of the account, if the transaction opened it under the rule of
-    minor units. `reversal` is that of a `reverse`.
+    minor units. `reversal` is that of a `reverse`. `exceeded` is the account's limit for which it rejected.
     """
 
     status: str
@@ -77,6 +78,7 @@ class Outcome(Struct, frozen=True):
     decimal_places: int | None = None
     reversal: Reversal | None = None
     rejecting_account_id: str | None = None
+    exceeded: Exceeded | None = None
     replayed: bool = False
 
     @property
@@ -161,6 +163,7 @@ def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:
         decimal_places=decision.decimal_places,
         reversal=decision.reversal,
         rejecting_account_id=decision.rejecting_account_id,
+        exceeded=decision.exceeded,
     )
 
 
@@ -197,6 +200,8 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
         item["decimal_places"] = outcome.decimal_places
     if outcome.reversal:
         item["reversal"] = reversal_item(outcome.reversal)
+    if outcome.exceeded:
+        item["exceeded"] = asdict(outcome.exceeded)
     return item
 
 
@@ -234,6 +239,7 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
             rejecting_account_id=(
                 attribute(item, "rejecting_account_id", str) if "rejecting_account_id" in item else None
             ),
+            exceeded=exceeded_from_item(attribute(item, "exceeded", dict)) if "exceeded" in item else None,
         ),
     )
     if home_account_id != account_id and entry.entry_id.transaction_id != item["transaction_id"]:
@@ -287,6 +293,8 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     if outcome.reversal:
         reversed_after = format_decimal(outcome.reversal.reversed_after)
         fields["reversal"] = reversal_item(outcome.reversal) | {"reversed_after": reversed_after}
+    if outcome.exceeded:
+        fields["exceeded"] = {"limit": outcome.exceeded.limit, "left": format_decimal(outcome.exceeded.left)}
     return fields
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import asdict, force_setattr
 from ledger.core.accounts import Account
 from ledger.core.decoding import MOST_ID_CHARACTERS, sentence_of
 from ledger.core.holds import Holds, OpenHold
+from ledger.core.limits import Limits
 from ledger.core.money import WIDE
 
 MOST_MISMATCHES = 100
@@ -76,6 +77,8 @@ def _differences(account: Account, journals: Account) -> Iterator[str]:
             continue
         if name == "holds" and value and given[name]:
             yield from _differences_of_holds(value, given[name])
+        elif name == "limits":
+            yield f"limits are {_of_limits(value)}, the journal gives {_of_limits(given[name])}"
         else:
             yield f"{name} is {_described(value)}, the journal gives {_described(given[name])}"
 
@@ -96,6 +99,12 @@ def _described(value: object) -> str:
         more = [f"{len(value) - MOST_HOLDS:,} more"] if len(value) > MOST_HOLDS else []
         return " and ".join([*some, *more]) or "empty"
     return quoted(value)
+
+
+def _of_limits(limits: Limits) -> str:
+    """What was used of each."""
+    used = (f"{quoted(each.rule.name)} with {quoted(each.used)} used since {quoted(each.period)}" for each in limits)
+    return " and ".join(used) or "none"
 
 
 def _of_hold(hold: OpenHold | None) -> str:

@@ -148,7 +148,8 @@ class Replay(Struct):
         yield from _wrong_decision(entry, message, before, around)
         if outcome.reversal:
             yield from self._wrong_reversal(entry, outcome.reversal, message, around)
-        self.account = message.next_account(before, _as_recorded(outcome), outcome.posted_at)
+        context = Context(around.entry)
+        self.account = message.next_account(before, _as_recorded(outcome), outcome.posted_at, context)
         if self.account:
             self.account = replace(self.account, seal=entry.seal)
         if self.account and self.account.currency != outcome.currency:
@@ -344,7 +345,9 @@ def _shown(outcome: Outcome | _NoDecision) -> str:
     if isinstance(outcome, _NoDecision):
         return f"nothing: {outcome.reason}"
     by = f" by {quoted_id(outcome.rejecting_account_id)}" if outcome.rejecting_account_id else ""
-    because = f"{quoted(outcome.reason)}{by}, " if outcome.reason else ""
+    exceeded = outcome.exceeded
+    of = f" of {quoted(exceeded.limit)}, left {quoted(exceeded.left)}" if exceeded else ""
+    because = f"{quoted(outcome.reason)}{of}{by}, " if outcome.reason else ""
     held = f", held {quoted(outcome.held_after)}" if outcome.held_after else ""
     places = f", {quoted(Decimal(outcome.decimal_places))} decimals" if outcome.decimal_places is not None else ""
     return (

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.limits import Exceeded, first_exceeded
 from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reversals import Reversal
 
@@ -37,6 +38,7 @@ class RejectionReason(StrEnum):
     HOLD_NOT_EXPIRED = "HOLD_NOT_EXPIRED"
     HOLD_NOT_OPEN = "HOLD_NOT_OPEN"
     INTEREST_NOT_CHARGED = "INTEREST_NOT_CHARGED"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
     NOT_REVERSIBLE = "NOT_REVERSIBLE"
     OVERDRAFT_LIMIT = "OVERDRAFT_LIMIT"
     REVERSAL_EXCEEDED = "REVERSAL_EXCEEDED"
@@ -48,7 +50,8 @@ class Decision(Struct, frozen=True):
 
     `reason` is a RejectionReason, or None if the transaction is posted. If one of several accounts gave the reason, it
     is `rejecting_account_id`. `decimal_places` are those of the account that the transaction opens. `reversal` is that
-    of a `reverse`, posted or rejected.
+    of a `reverse`, posted or rejected. `exceeded` is the account's limit for which it rejects. One that `is_forced` may
+    leave the account below its overdraft limit.
     """
 
     amount: Decimal
@@ -57,6 +60,8 @@ class Decision(Struct, frozen=True):
     decimal_places: int | None = None
     reversal: Reversal | None = None
     rejecting_account_id: str | None = None
+    exceeded: Exceeded | None = None
+    is_forced: bool = False
 
     @property
     def status(self) -> Status:
@@ -93,27 +98,37 @@ def all_or_none(accounts: Sequence[Account], decisions: Sequence[Decision]) -> t
     """The accounts' own decisions. If any rejects, all are rejected by the first one that does."""
     for account, decision in zip(accounts, decisions, strict=True):
         if decision.reason:
-            return all_rejected(accounts, decision.reason, account)
+            rejections = all_rejected(accounts, decision.reason, account)
+            return tuple(
+                replace(each, exceeded=decision.exceeded) if one is account else each
+                for one, each in zip(accounts, rejections, strict=True)
+            )
     return tuple(decisions)
 
 
-def moved(account: Account, amount: Decimal) -> Decision:
+def moved(account: Account, amount: Decimal, *, is_counted: bool = True) -> Decision:
     """A debit (`amount` < 0) or a credit.
 
-    One for which the account is frozen is rejected, and a debit below the overdraft limit or of held money. So is a
-    balance that DynamoDB can't hold exactly. A credit is posted below the limit, too.
+    One for which the account is frozen is rejected, and one that exceeds a limit of it. So is a debit below the
+    overdraft limit, or of held money, and a balance that DynamoDB can't hold exactly. A credit is posted below the
+    overdraft limit, too. What isn't counted (`is_counted`) keeps to ceilings alone.
     """
-    if is_frozen_for(account, amount):
+    if account.frozen.debits if amount < 0 else account.frozen.credits:
         return rejected(account, RejectionReason.ACCOUNT_FROZEN)
     decision = moved_whatever_the_limit(account, amount)
-    if not decision.reason and amount < 0 and account.available < amount.copy_negate():
+    if decision.reason:
+        return decision
+    if amount < 0 and account.available < amount.copy_negate():
         return rejected(account, RejectionReason.OVERDRAFT_LIMIT)
-    return decision
+    return limited(account, amount, is_counted=is_counted) or decision
 
 
-def is_frozen_for(account: Account, amount: Decimal) -> bool:
-    """Whether the account takes no debits, if the amount is one, or else no credits."""
-    return account.frozen.debits if amount < 0 else account.frozen.credits
+def limited(account: Account, effect: Decimal, *, is_counted: bool = True) -> Decision | None:
+    """The rejection of a debit or hold (`effect` < 0) or of a credit that exceeds a limit of the account."""
+    if not account.limits:
+        return None
+    exceeded = first_exceeded(account.limits, effect, account.balance, account.held, is_counted=is_counted)
+    return replace(rejected(account, RejectionReason.LIMIT_EXCEEDED), exceeded=exceeded) if exceeded else None
 
 
 def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
@@ -147,6 +162,11 @@ NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
 """Below the overdraft limit of any account."""
 
 
+def forced(account: Account, amount: Decimal) -> Decision:
+    """A debit or a credit that neither a limit nor a freeze stops, because the administration says so."""
+    return replace(moved_whatever_the_limit(account, amount), is_forced=True)
+
+
 class UnsoundDecision(Exception):
     """A decision that no rule may make. The text says why, and has no amounts."""
 
@@ -166,6 +186,8 @@ def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None
         if decision.balance != WIDE.add(balance, decision.amount):
             raise UnsoundDecision(f"account {other.account_id!r}: its balance wouldn't change by the entry's amount")
         lowest = min(one.available, Decimal(0)) if one else other.available
+        if decision.is_forced:
+            continue
         if other.available < lowest and other.available < WIDE.subtract(lowest, _interest_charged(one, other)):
             raise UnsoundDecision(f"account {other.account_id!r} would be below its limit, with less than before")
     if len(decisions) > 1 and any(sums.values()):
@@ -174,5 +196,5 @@ def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None
 
 def _interest_charged(before: Account | None, after: Account) -> Decimal:
     """What was due, and is no longer."""
-    due = before.accrued(after.posted_at or "").interest.due if before else Decimal(0)
+    due = before.at(after.posted_at or "").interest.due if before else Decimal(0)
     return max(WIDE.subtract(due, after.interest.due), Decimal(0))

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ledger.core.decoding import TELLERS_OWN, check_id, check_ids, check_names, check_times, decode_json
+from ledger.core.limits import NAME_PATTERN
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
 from ledger.core.rules import RULES
@@ -22,6 +23,7 @@ from ledger.core.transaction_types.open_account import OpenAccount
 from ledger.core.transaction_types.post_hold import PostHold
 from ledger.core.transaction_types.reverse import Reverse
 from ledger.core.transaction_types.set_interest import SetInterest
+from ledger.core.transaction_types.set_limits import SetLimits
 from ledger.core.transaction_types.set_overdraft_limit import SetOverdraftLimit
 from ledger.core.transaction_types.transaction import Transaction
 from ledger.core.transaction_types.transfer import Transfer
@@ -34,6 +36,7 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "transfer": Transfer,
     "compound": Compound,
     "set_overdraft_limit": SetOverdraftLimit,
+    "set_limits": SetLimits,
     "freeze_account": FreezeAccount,
     "set_interest": SetInterest,
     "close_account": CloseAccount,
@@ -69,9 +72,10 @@ def decode(body: str) -> TransactionMessage:
 def decode_from(door: Door, body: str) -> TransactionMessage:
     """The transaction in the body of a message of this queue. Raises InvalidMessage, and WrongQueue."""
     message = decode(body)
-    if message.door is not door:
-        kind = message.__struct_config__.tag
-        raise WrongQueue(f"type: this is the {door} queue, and the {message.door} queue takes {kind!r}")
+    if message.own_door is not door:
+        kind = repr(message.__struct_config__.tag)
+        named = kind if message.own_door is message.door else f"a forced {kind}"
+        raise WrongQueue(f"type: this is the {door} queue, and the {message.own_door} queue takes {named}")
     return message
 
 
@@ -83,17 +87,19 @@ def from_payload(payload: dict[str, Any], rules: int = RULES) -> TransactionMess
 _DECIMAL = 'expected a decimal number, such as "12.50"'
 _EXPECTATIONS = {
     "Invalid decimal string": _DECIMAL,
+    f"Expected `str` matching regex {NAME_PATTERN!r}": "expected 1 to 24 of a to z, 0 to 9, - and _",
     f"Expected `str` matching regex {CURRENCY_PATTERN!r}": 'expected three capital letters, such as "EUR"',
 }
 
 _numbers = {name: [field for field, _ in message_type.numbers] for name, message_type in TRANSACTION_TYPES.items()}
 _NESTED = sorted({field for message_type in TRANSACTION_TYPES.values() for field in message_type.nested})
-_AmountEnvelope = msgspec.defstruct("_AmountEnvelope", [("amount", msgspec.Raw, msgspec.Raw(b"0"))])
+_NESTED_NUMBERS = ("amount", "number")
+_Numbers = msgspec.defstruct("_Numbers", [(number, msgspec.Raw, msgspec.Raw(b"0")) for number in _NESTED_NUMBERS])
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
     [
         ("type", str, "transaction"),
-        *((field, dict[str, _AmountEnvelope] | list[_AmountEnvelope] | None, None) for field in _NESTED),  # type: ignore[valid-type]
+        *((field, dict[str, _Numbers] | list[_Numbers] | None, None) for field in _NESTED),  # type: ignore[valid-type]
         *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in sorted({*chain.from_iterable(_numbers.values())})),
     ],
 )
@@ -109,14 +115,16 @@ def _check_job(message: TransactionMessage) -> None:
 
 
 def _check_nested(field: str, given: Any, envelopes: Any) -> None:
-    """Checks each element of a field as a message is checked: its ids, its times, and the spelling of its amount."""
+    """Checks each element of a field as a message is checked: its ids, its times, and the spelling of its numbers."""
     spelled = _by_place(envelopes)
     for place, element in _by_place(given).items():
         if isinstance(place, str):
             check_id(field, place)
         check_ids(f"{field}: {place}: ", element)
         check_times(f"{field}: {place}: ", element)
-        _check_spelling(f"{field}: {place}: amount", spelled[place].amount)
+        for number in _NESTED_NUMBERS:
+            if getattr(element, number, None) is not None:
+                _check_spelling(f"{field}: {place}: {number}", getattr(spelled[place], number))
 
 
 def _by_place(elements: dict[str, Any] | Iterable[Any] | None) -> dict[Any, Any]:

@@ -16,6 +16,7 @@ from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry, Outcome
+from ledger.core.limits import Limits, Of, counted
 from ledger.core.money import decimal_places, exact, format_decimal
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed
@@ -73,8 +74,8 @@ class Context(NamedTuple):
 
     `find_entry` finds a journal entry by its id, None if it doesn't exist. `find_reversed` finds how much of a
     transaction was reversed, by the id of its entry on its home. `minor_units` gives the decimals of a
-    currency, None for one without a rule. Only an opening looks at it. `posted_at` is the time of the posting, as the
-    entry will have it: interest accrues until then.
+    currency, None for one without a rule. Only an opening looks at it. `posted_at` is that of the decision's entries:
+    the periods of limits follow from it, and interest accrues until then.
     """
 
     find_entry: Callable[[EntryId], JournalEntry | None] = _no_entry
@@ -98,10 +99,10 @@ class TransactionMessage(
     The home is the first of its accounts.
 
     `account_fields` names the fields that hold account ids, and `numbers` those that hold numbers, with their ranges.
-    `nested` names those that hold several things with an `amount` each: a list, or a map by id.
+    `nested` names those that hold several things with numbers of their own: a list, or a map by id.
     Fields that are optional may be absent from a message. `posted_event` is the detail type of the events that tell of
     a posting. If a job sends the type, its messages have ids that begin with `job_prefix`, and no others have. `door`
-    is the queue that takes the type.
+    is the queue that takes the type. A type of whose messages another queue takes some says so in `own_door`.
     """
 
     door: ClassVar[Door] = Door.TRANSACTIONS
@@ -128,6 +129,11 @@ class TransactionMessage(
             force_setattr(self, field, number)
         if self.metadata == {}:
             force_setattr(self, "metadata", None)  # an empty object says as much as none
+
+    @property
+    def own_door(self) -> Door:
+        """The queue that takes this message."""
+        return self.door
 
     @property
     def account_ids(self) -> tuple[str, ...]:
@@ -207,18 +213,34 @@ class TransactionMessage(
         """
         return StandIn.of(account, mine.reason if mine.rejecting_account_id == account.account_id else None)
 
+    def limits_after(self, account: Account, amount: Decimal, context: Context) -> Limits:
+        """The account's limits after a posting with this effect on its balance. Nothing counts that comes by the
+        administration's queue.
+        """
+        if self.own_door is Door.ADMINISTRATION or not amount:
+            return account.limits
+        return counted(account.limits, Of.DEBITS if amount < 0 else Of.CREDITS, amount.copy_abs())
+
     @final
-    def next_account(self, before: Account | None, decision: Decision, posted_at: str) -> Account | None:
+    def next_account(
+        self, before: Account | None, decision: Decision, posted_at: str, context: Context | None = None
+    ) -> Account | None:
         """The account one version on, as the decision leaves it, with the interest until then. None if no account
         exists, and none is opened.
+
+        What a reversal gives back of a limit depends on the context.
         """
         account = before or self.opened_account(decision.decimal_places)
         if account is None:
             return None
         after = replace(
-            account.accrued(posted_at), balance=decision.balance, version=account.version + 1, posted_at=posted_at
+            account.at(posted_at), balance=decision.balance, version=account.version + 1, posted_at=posted_at
         )
-        return after if decision.reason else replace(after, **self.changes(after))
+        if decision.reason:
+            return after
+        if after.limits:
+            after = replace(after, limits=self.limits_after(after, decision.amount, context or Context()))
+        return replace(after, **self.changes(after))
 
     def _given_numbers(self) -> Iterator[tuple[str, Decimal, NumberRange]]:
         for field, expected in self.numbers:
@@ -242,7 +264,7 @@ class TransactionMessage(
         for account_id, account in zip(self.all_account_ids(context), accounts, strict=True):
             if account is None:
                 raise UnknownAccount(f"{self._field_of(account_id)}: no account {account_id!r} has been opened")
-            known.append(account.accrued(context.posted_at))
+            known.append(account.at(context.posted_at))
         return known
 
     def _field_of(self, account_id: str) -> str:

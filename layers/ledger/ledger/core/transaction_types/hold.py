@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, override
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Time
 from ledger.core.holds import MOST_OPEN_HOLDS, Holds, OpenHold, expiry, fit, total
-from ledger.core.rules import Decision, RejectionReason, posted, rejected
+from ledger.core.limits import Limits, Of, counted
+from ledger.core.rules import Decision, RejectionReason, limited, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 
 
@@ -32,7 +33,11 @@ class Hold(AccountMessage, frozen=True, tag="hold"):
             return (rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE),)
         if account.available < self.amount:
             return (rejected(account, RejectionReason.OVERDRAFT_LIMIT),)
-        return (posted(account),)
+        return (limited(account, self.amount.copy_negate()) or posted(account),)
+
+    @override
+    def limits_after(self, account: Account, amount: Decimal, context: Context) -> Limits:
+        return counted(account.limits, Of.DEBITS, Decimal(0))
 
     def changes(self, account: Account) -> Mapping[str, Any]:
         holds = self._with_others(account)

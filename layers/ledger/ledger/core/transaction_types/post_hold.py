@@ -13,7 +13,8 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
 from ledger.core.journal import Outcome
-from ledger.core.money import EXACT, exact, format_decimal, sum_of
+from ledger.core.limits import Limits, Of, counted
+from ledger.core.money import EXACT, WIDE, decimal_places, exact, format_decimal, sum_of
 from ledger.core.rules import (
     Decision,
     RejectionReason,
@@ -24,7 +25,7 @@ from ledger.core.rules import (
     moved_whatever_the_limit,
     rejected,
 )
-from ledger.core.transaction_types.base import NumberRange, check_decimals
+from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 from ledger.core.transaction_types.legs import (
     Leg,
@@ -98,6 +99,13 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
             taken = rejected(payer, RejectionReason.ACCOUNT_FROZEN)
         return all_or_none(accounts, [taken, *map(moved, payees, received)])
 
+    @override
+    def limits_after(self, account: Account, amount: Decimal, context: Context) -> Limits:
+        """The hold was a debit by number: its postings are none."""
+        if account.account_id != self.account_id:
+            return super().limits_after(account, amount, context)
+        return counted(account.limits, Of.DEBITS, amount.copy_negate(), 0)
+
     def changes(self, account: Account) -> Mapping[str, Any]:
         if account.account_id != self.account_id:
             return {}
@@ -138,7 +146,10 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
 
 
 def _too_much_for(payee: Outcome) -> Decimal:
-    """An amount by which the payee's balance can't rise, if there is one. It has no decimals."""
+    """An amount that the payee's limit doesn't leave, or else one by which its balance can't rise, if there is one."""
+    if payee.exceeded:
+        places = max(decimal_places(payee.exceeded.left), decimal_places(payee.balance_after))
+        return WIDE.add(payee.exceeded.left, Decimal(1).scaleb(-places))
     try:
         EXACT.add(payee.balance_after, _LARGE)
     except (Inexact, Overflow):

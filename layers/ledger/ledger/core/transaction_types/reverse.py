@@ -5,16 +5,18 @@ That of one or two accounts is reversed whole or in part, that of more accounts 
 
 from collections.abc import Sequence
 from decimal import Decimal, Inexact
+from typing import override
 
 from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.journal import EntryId, JournalEntry
+from ledger.core.limits import Limits, Of, given_back
 from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reason_codes import InvalidMessage, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
-from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
+from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 
 
@@ -86,7 +88,8 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         except Inexact:
             return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
         sizes = [each if len(originals) > 2 else amount.copy_sign(each) for each in originals.values()]
-        return _moved_debits_first(accounts, [size.copy_negate() for size in sizes])
+        effects = [size.copy_negate() for size in sizes]
+        return _moved_debits_first(accounts, effects, is_counted=_is_reversal(self._reversed_entry(context)))
 
     def _originals(self, context: Context) -> dict[str, Decimal]:
         """What the reversed transaction did to each of its accounts, in the order of `all_account_ids`."""
@@ -96,6 +99,18 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
             return dict(zip(account_ids, (amount, amount.copy_negate()), strict=False))
         entries = (context.entry(entry.on(account_id), self._missing) for account_id in account_ids)
         return {each.account_id: each.outcome.amount for each in entries}
+
+    @override
+    def limits_after(self, account: Account, amount: Decimal, context: Context) -> Limits:
+        """A reversal gives back what was counted. That of a reversal counts."""
+        [entry_id] = self.referred_entries
+        entry = context.find_entry(entry_id)
+        if entry and _is_reversal(entry):
+            return super().limits_after(account, amount, context)
+        if entry is None or not _was_counted(entry) or not amount:
+            return account.limits
+        of = Of.DEBITS if amount > 0 else Of.CREDITS
+        return given_back(account.limits, of, amount.copy_abs(), entry.outcome.posted_at)
 
     def _reversed_before(self, context: Context) -> Reversed:
         [home_id] = self.reversed_ids
@@ -112,13 +127,26 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         return UnknownTransaction(sentence)
 
 
-def _moved_debits_first(accounts: Sequence[Account], amounts: Sequence[Decimal]) -> tuple[Decision, ...]:
-    decisions = tuple(moved(account, amount) for account, amount in zip(accounts, amounts, strict=True))
-    sides = zip(accounts, decisions, amounts, strict=True)
-    for account, decision, _ in sorted(sides, key=lambda side: side[2] > 0):
-        if decision.reason:
-            return all_rejected(accounts, decision.reason, account)
-    return decisions
+COUNTED_TYPES = ("transaction", "transfer", "compound", "post_hold")
+"""Those whose amounts limits count, beside the reversal of a reversal."""
+
+
+def _was_counted(entry: JournalEntry) -> bool:
+    return entry.request.get("type") in COUNTED_TYPES and not entry.request.get("forced")
+
+
+def _is_reversal(entry: JournalEntry) -> bool:
+    return entry.request.get("type") == "reverse"
+
+
+def _moved_debits_first(
+    accounts: Sequence[Account], amounts: Sequence[Decimal], *, is_counted: bool
+) -> tuple[Decision, ...]:
+    """If several accounts have a reason for a rejection, that of one that is debited counts."""
+    order = sorted(range(len(accounts)), key=lambda at: amounts[at] > 0)
+    moves = [moved(accounts[at], amounts[at], is_counted=is_counted) for at in order]
+    decided = dict(zip(order, all_or_none([accounts[at] for at in order], moves), strict=True))
+    return tuple(decided[at] for at in range(len(accounts)))
 
 
 def _reason(original: Decimal, left: Decimal, amount: Decimal) -> str | None:

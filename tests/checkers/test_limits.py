@@ -1,0 +1,141 @@
+"""Limits in random histories, of some zones: the oracle agrees, and a sum over the entries finds nothing overspent.
+
+The sum is another one than the rules' and the oracle's: it adds up the entries of a period, and keeps no count.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.core.accounts import timestamp
+from ledger.core.journal import JournalEntry
+from ledger.core.limits import Limit, Of, Per
+from ledger.core.reason_codes import NotYet
+from ledger.core.transaction_types import Hold, PostHold, Reverse, SetLimits, Transaction, Transfer, VoidHold
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers.books import Books, violations
+from tests.checkers.small_books import post_messages
+from tests.support.samples import opening, payment
+from tests.support.strategies import ZONES
+
+BEGIN = datetime(2026, 3, 27, tzinfo=UTC)
+"""Clocks go forward on the 29th in Paris. A month ends on the 31st, on another day in each zone."""
+amounts = st.integers(1, 60).map(Decimal)
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Limit:
+    of, per = draw(st.sampled_from([Of.DEBITS, Of.DEBITS, Of.CREDITS])), draw(st.sampled_from([Per.DAY, Per.MONTH]))
+    name, zone = draw(st.sampled_from("xyz")), draw(st.sampled_from(ZONES))
+    value = (
+        {"number": Decimal(draw(st.integers(0, 9)))} if draw(st.integers(0, 4)) == 0 else {"amount": draw(amounts) * 3}
+    )
+    return Limit(name=name, of=of, per=per, time_zone=zone, **value)
+
+
+KINDS = ["pay", "pay", "transfer", "hold", "post", "void", "reverse", "reverse", "set"]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[TransactionMessage, datetime]]:
+    """Most reversals are of what an account paid or got before, and most resolutions of a hold that it had."""
+    time, found, moved, held = BEGIN, list[tuple[TransactionMessage, datetime]](), ["t-0"], ["t-0"]
+    for number in range(1, draw(st.integers(20, 50))):
+        time += timedelta(minutes=draw(st.sampled_from([0, 1, 50, 300, 800])))
+        account, payee = draw(st.sampled_from(["ab", "ab", "ba"]))
+        ids = {"transaction_id": f"t-{number}", "account_id": account}
+        message: TransactionMessage
+        match draw(st.sampled_from(KINDS)):
+            case "pay":
+                message = Transaction(**ids, amount=draw(amounts) * draw(st.sampled_from([-1, -1, 1])))
+                moved.append(f"t-{number}")
+            case "transfer":
+                del ids["account_id"]
+                message = Transfer(**ids, from_account_id=account, to_account_id=payee, amount=draw(amounts))
+                moved.append(f"t-{number}")
+            case "hold":
+                message = Hold(**ids, amount=draw(amounts))
+                held.append(f"t-{number}")
+            case "post":
+                amount, final = draw(st.none() | amounts), draw(st.booleans())
+                message = PostHold(**ids, hold_id=draw(st.sampled_from(held[-3:])), amount=amount, final=final)
+                moved.append(f"t-{number}")
+            case "void":
+                message = VoidHold(**ids, hold_id=draw(st.sampled_from(held[-3:])))
+            case "reverse":
+                amount, of = draw(st.none() | st.none() | amounts), draw(st.sampled_from(moved[-4:]))
+                message = Reverse(**ids, of_transaction_id=of, amount=amount)
+                moved.append(f"t-{number}")
+            case _:
+                rules = draw(st.lists(limits(), max_size=3, unique_by=lambda limit: limit.name))
+                message = SetLimits(**ids, limits=tuple(rules))
+        found.append((message, time))
+    return found
+
+
+def overspent(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    """A sentence for each debit or hold of an account that was posted beyond an amount of debits."""
+    rules: dict[Limit, int] = {}
+    for index, entry in enumerate(entries):
+        kind, outcome = entry.request["type"], entry.outcome
+        if kind == "set_limits":
+            since = {_but_for_its_value(rule): version for rule, version in rules.items()}
+            new = msgspec.convert(entry.request["limits"], list[Limit])
+            rules = {rule: since.get(_but_for_its_value(rule), index) for rule in new}
+        if outcome.reason or not (kind == "hold" or (kind in ("transaction", "transfer") and outcome.amount < 0)):
+            continue  # the posting of a hold was promised
+        for rule, since_index in rules.items():
+            if rule.of is Of.DEBITS and rule.amount is not None:
+                spent = _spent(entries, rule, since_index, index)
+                if spent + outcome.held_after > rule.amount:
+                    yield f"{entry.transaction_id}: {spent} are spent, and {outcome.held_after} held, of {rule}"
+
+
+def _but_for_its_value(rule: Limit) -> tuple[object, ...]:
+    return rule.name, rule.of, rule.per, rule.time_zone, rule.number is None
+
+
+def _spent(entries: Sequence[JournalEntry], rule: Limit, since: int, last: int) -> Decimal:
+    """What left the account in the period of the last entry, without what came back of it."""
+    by_id = {entry.transaction_id: (index, entry) for index, entry in enumerate(entries)}
+    in_period = [
+        index for index in range(since + 1, last + 1) if _period(rule, entries[index]) == _period(rule, entries[last])
+    ]
+    spent = Decimal(0)
+    for entry in map(entries.__getitem__, in_period):
+        kind, amount = entry.request["type"], entry.outcome.amount
+        if kind == "reverse" and not entry.outcome.reason:
+            index, original = by_id[entry.request["of_transaction_id"]]
+            if original.request["type"] == "reverse":
+                spent -= min(amount, Decimal(0))
+            elif index in in_period and entries[index].outcome.posted_at > entries[since].outcome.posted_at:
+                spent -= max(amount, Decimal(0))
+        elif kind in ("transaction", "transfer", "post_hold"):
+            spent -= min(amount, Decimal(0))
+    return spent
+
+
+def _period(rule: Limit, entry: JournalEntry) -> str:
+    there = datetime.fromisoformat(entry.outcome.posted_at).astimezone(ZoneInfo(str(rule.time_zone)))
+    return f"{there:%Y-%m-%d}" if rule.per is Per.DAY else f"{there:%Y-%m}"
+
+
+@given(histories())
+def test_no_history_overspends_a_limit_and_the_oracle_agrees_on_each_decision(
+    history: list[tuple[TransactionMessage, datetime]],
+) -> None:
+    first: list[TransactionMessage] = [opening("-200", account_id=name) for name in "ab"]
+    first += [payment("1000", transaction_id="first", account_id=name) for name in "ab"]
+    books = post_messages(Books({}, {}), first, posted_at=timestamp(BEGIN))
+    for message, time in history:
+        with contextlib.suppress(NotYet):
+            books = post_messages(books, [message], posted_at=timestamp(time))
+    assert violations(books) == []
+    for name in "ab":
+        assert list(overspent(books.journal[name])) == []
