@@ -5,6 +5,7 @@ Prints a report in Markdown. Exits with 1 if an assumption doesn't hold and no d
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.assumptions.bill import LONGEST_SECONDS, ended_after
 from tests.assumptions.conftest import difference, place_and_name
 from tests.assumptions.page import PAGE, page, sentence
-from tests.assumptions.places import remove_leftovers
+from tests.assumptions.places import PREFIX, on_aws, remove_leftovers
 
 HERE = Path(__file__).parent
 
@@ -53,21 +55,40 @@ def report_of(outcomes: dict[tuple[str, str], str], seconds: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.assumptions", description=__doc__)
-    parser.add_argument("--remove", action="store_true", help="remove what a killed run left on AWS, and end")
+    parser.add_argument("--remove", action="store_true", help="remove what killed runs left on AWS, and end")
     parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}, and end")
     given = parser.parse_args()
     if given.remove:
-        print("\n".join(remove_leftovers()) or "nothing is left")
-        return
-    if given.page:
+        print("\n".join(remove_leftovers(on_aws(), PREFIX)) or "nothing is left")
+    elif given.page:
         PAGE.write_text(page())
-        return
+    elif os.environ.get("TELLER_ASSUMPTIONS_ON_AWS"):
+        sys.exit(_on_aws())
+    else:
+        sys.exit(_run("--all"))
+
+
+def _on_aws() -> int:
+    """Whatever ends the run, but for SIGKILL, what it has made is removed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    place = on_aws()
+    try:
+        with ended_after(LONGEST_SECONDS):
+            return _run()
+    finally:
+        for sentence in remove_leftovers(place, place.prefix):
+            print(f"- {sentence}")
+        print(f"\nat most {place.bill.dollars:.3f} dollars" if place.bill else "")
+
+
+def _run(*arguments: str) -> int:
     results, started = Results(), time.monotonic()
-    arguments = [str(HERE), "--quiet", "--no-header", "-p", "no:cacheprovider"]
-    arguments += [] if os.environ.get("TELLER_ASSUMPTIONS_ON_AWS") else ["--all"]
-    status = pytest.main(arguments, plugins=[results])
+    status = pytest.main([str(HERE), "--quiet", "--no-header", "-p", "no:cacheprovider", *arguments], plugins=[results])
     print(report_of(results.outcomes, time.monotonic() - started))
-    sys.exit(int(status))
+    if status == pytest.ExitCode.INTERRUPTED:
+        print(f"\n**The run was interrupted**, after {LONGEST_SECONDS} s at the latest: the others weren't tried.")
+    return int(status)
 
 
 if __name__ == "__main__":

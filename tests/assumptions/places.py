@@ -1,6 +1,7 @@
 """The places where assumptions about AWS are tried: engines on this machine, and with `make assumptions AWS=1` AWS."""
 
 import contextlib
+import functools
 import itertools
 import json
 import time
@@ -11,12 +12,14 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes.testing import Clock
+from tests.assumptions.bill import Bill
 from tests.support.new_tables import definition, index
 
 PREFIX = "teller-assumptions-"
-"""Of the names of what is made on AWS: `python -m tests.assumptions --remove` removes it."""
+"""Of the names of what is made on AWS, and before the part of a run: `--remove` removes what any run has left."""
 KEY, INDEX_TYPES = {"id": "S", "part": "S"}, {"tally": "N"}
 
 _numbers = itertools.count(1)
@@ -34,6 +37,7 @@ class Place:
     clock: Clock | None = None
     catch_up_seconds: float = 30
     prefix: str = field(default_factory=lambda: PREFIX + uuid.uuid4().hex[:8])
+    bill: Bill | None = None
 
     def wait(self, seconds: float) -> None:
         (self.clock or time).sleep(seconds)
@@ -50,10 +54,12 @@ class Place:
         return f"{self.prefix}-{next(_numbers)}"
 
 
+@functools.cache
 def on_aws() -> Place:
     """The account and region of the credentials that boto3 finds."""
     config = Config(retries={"mode": "standard", "total_max_attempts": 5})
-    return Place("aws", lambda service: boto3.client(service, config=config))
+    bill = Bill()
+    return Place("aws", functools.cache(lambda service: bill.counting(boto3.client(service, config=config))), bill=bill)
 
 
 @contextlib.contextmanager
@@ -134,48 +140,78 @@ def _remove_bucket(client: Any, name: str) -> None:
     client.delete_bucket(Bucket=name)
 
 
-def remove_leftovers() -> list[str]:
-    """Removes from AWS what a killed run has left there. Returns the names."""
-    place, removed = on_aws(), []
-    dynamodb, sqs, events = map(place.client, ("dynamodb", "sqs", "events"))
-    for page in dynamodb.get_paginator("list_tables").paginate():
-        for name in filter(_is_ours, page["TableNames"]):
-            dynamodb.delete_table(TableName=name)
-            removed.append(name)
-    for page in sqs.get_paginator("list_queues").paginate(QueueNamePrefix=PREFIX):
-        for url in page.get("QueueUrls", []):
-            sqs.delete_queue(QueueUrl=url)
-            removed.append(url)
-    s3 = place.client("s3")
-    for name in filter(_is_ours, (each["Name"] for each in s3.list_buckets()["Buckets"])):
-        _remove_bucket(s3, name)
-        removed.append(name)
-    for bus in events.list_event_buses(NamePrefix=PREFIX)["EventBuses"]:
-        _remove_bus(events, bus["Name"])
-        removed.append(bus["Name"])
-    return removed + _remove_functions(place.client("lambda"), place.client("iam"))
+def remove_leftovers(place: Place, prefix: str) -> list[str]:
+    """Removes what was made with names that begin with the prefix. Says what became of each.
+
+    What can't be listed or removed, for lack of a right, keeps nothing else.
+    """
+    said = []
+    for kind, (listed, remove) in _KINDS.items():
+        try:
+            names = [name for name in listed(place) if name.rpartition("/")[2].startswith(prefix)]
+        except (ClientError, BotoCoreError) as error:
+            said.append(f"{kind}: not looked at: {error}")
+            continue
+        for name in names:
+            try:
+                remove(place, name)
+                said.append(f"{name}: removed")
+            except (ClientError, BotoCoreError) as error:
+                said.append(f"{name}: not removed: {error}")
+    return said
 
 
-def _remove_functions(functions: Any, iam: Any) -> list[str]:
-    """The functions with their mappings, and the roles."""
-    names = [
-        each["FunctionName"]
-        for page in functions.get_paginator("list_functions").paginate()
-        for each in page["Functions"]
-    ]
-    for name in filter(_is_ours, names):
-        for mapping in functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]:
-            functions.delete_event_source_mapping(UUID=mapping["UUID"])
-        functions.delete_function(FunctionName=name)
-    roles = [each["RoleName"] for page in iam.get_paginator("list_roles").paginate() for each in page["Roles"]]
-    for name in filter(_is_ours, roles):
-        iam.delete_role_policy(RoleName=name, PolicyName="queues")
-        iam.delete_role(RoleName=name)
-    return list(filter(_is_ours, [*names, *roles]))
+def _pages(place: Place, service: str, operation: str, member: str, **given: str) -> list[Any]:
+    pages = place.client(service).get_paginator(operation).paginate(**given)
+    return [each for page in pages for each in page.get(member, [])]
 
 
-def _is_ours(name: str) -> bool:
-    return name.startswith(PREFIX)
+def _remove_function(place: Place, name: str) -> None:
+    """With its mappings."""
+    functions = place.client("lambda")
+    for mapping in functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]:
+        functions.delete_event_source_mapping(UUID=mapping["UUID"])
+    functions.delete_function(FunctionName=name)
+
+
+def _remove_role(place: Place, name: str) -> None:
+    """With its policies."""
+    iam = place.client("iam")
+    for policy in iam.list_role_policies(RoleName=name)["PolicyNames"]:
+        iam.delete_role_policy(RoleName=name, PolicyName=policy)
+    iam.delete_role(RoleName=name)
+
+
+type _Listed = Callable[[Place], list[str]]
+type _Remove = Callable[[Place, str], object]
+_KINDS: dict[str, tuple[_Listed, _Remove]] = {
+    "functions": (
+        lambda place: [each["FunctionName"] for each in _pages(place, "lambda", "list_functions", "Functions")],
+        _remove_function,
+    ),
+    "roles": (
+        lambda place: [each["RoleName"] for each in _pages(place, "iam", "list_roles", "Roles")],
+        _remove_role,
+    ),
+    "buckets": (
+        lambda place: [each["Name"] for each in place.client("s3").list_buckets(Prefix=PREFIX)["Buckets"]],
+        lambda place, name: _remove_bucket(place.client("s3"), name),
+    ),
+    "buses": (
+        lambda place: [
+            each["Name"] for each in place.client("events").list_event_buses(NamePrefix=PREFIX)["EventBuses"]
+        ],
+        lambda place, name: _remove_bus(place.client("events"), name),
+    ),
+    "queues": (
+        lambda place: _pages(place, "sqs", "list_queues", "QueueUrls", QueueNamePrefix=PREFIX),
+        lambda place, url: place.client("sqs").delete_queue(QueueUrl=url),
+    ),
+    "tables": (
+        lambda place: _pages(place, "dynamodb", "list_tables", "TableNames"),
+        lambda place, name: place.client("dynamodb").delete_table(TableName=name),
+    ),
+}
 
 
 def _remove_bus(events: Any, name: str) -> None:

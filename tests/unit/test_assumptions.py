@@ -7,9 +7,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes.testing import Engine
-from tests.assumptions import test_dynamodb
+from tests.assumptions import bill, test_dynamodb
+from tests.assumptions.bill import Bill
 from tests.assumptions.page import PAGE, page
-from tests.assumptions.places import Place, heard, table
+from tests.assumptions.places import KEY, PREFIX, Place, heard, remove_leftovers, table
+from tests.support.new_tables import definition
 from tools.local_aws.server import Endpoint
 
 
@@ -66,6 +68,37 @@ def test_a_bus_that_cant_be_removed_isnt_passed_over(aws: Endpoint) -> None:
     place = Place("denied", lambda service: client if service == "events" else aws.client(service))
     with pytest.raises(ClientError, match="no right"), heard(place, {"source": ["s"]}):
         pass
+
+
+def test_what_a_run_has_left_is_removed_though_something_may_not_even_be_listed(aws: Endpoint) -> None:
+    def deny(model: Any, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no right"}}, model.name)
+
+    def client(service: str) -> Any:
+        made = aws.client(service)
+        if service not in ("dynamodb", "sqs"):
+            made.meta.events.register("before-call", deny)
+        return made
+
+    place = Place("left", client)
+    client("dynamodb").create_table(**definition(place.new_name(), KEY, {}))
+    for name in (place.new_name(), place.new_name(), "anothers"):
+        client("sqs").create_queue(QueueName=name)
+    said = remove_leftovers(place, place.prefix)
+    assert [sentence.rpartition(": ")[2] for sentence in said] == ["no right"] * 4 + ["removed"] * 3
+    assert not client("sqs").list_queues(QueueNamePrefix=PREFIX).get("QueueUrls")
+    assert client("sqs").list_queues(QueueNamePrefix="anothers")["QueueUrls"]
+    assert not [name for name in client("dynamodb").list_tables()["TableNames"] if name.startswith(PREFIX)]
+
+
+def test_a_run_that_may_have_cost_too_much_is_interrupted_once(aws: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted: list[float] = []
+    counted = Bill(most_dollars=2e-6)
+    monkeypatch.setattr(bill._thread, "interrupt_main", lambda: interrupted.append(counted.dollars))
+    client = counted.counting(aws.client("sqs"))
+    for _ in range(8):
+        client.list_queues()
+    assert interrupted == [pytest.approx(6 * 0.4e-6)]
 
 
 def test_the_page_has_each_assumption_and_each_difference() -> None:
