@@ -1,6 +1,6 @@
 """Calls that are awaited: by aiobotocore's client where it is installed, and else by boto3's with awaited answers.
 
-What the calls do is tested by both drivers where it is tested at all: the fixture `driver`.
+What the calls do after a fault is tested by both drivers, and with `--all` all that they do: the fixture `driver`.
 """
 
 import asyncio
