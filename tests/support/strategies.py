@@ -22,7 +22,7 @@ from ledger.core.limits import Limit, Of, Per
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, FreezeAccount, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
-from ledger.core.transaction_types.import_account import ImportedHold, ImportedHolds, Reference
+from ledger.core.transaction_types.import_account import History, ImportedHold, ImportedHolds, Reference
 from ledger.core.transaction_types.legs import Leg, Legs, LegsOfPayees
 from ledger.core.transaction_types.set_limits import AllLimits, SetLimits
 from tests.checkers.profile_oracle import EVERYTHING, Write
@@ -174,6 +174,7 @@ def _values_of(
         (Legs, _legs(transaction_ids, amounts)),
         (LegsOfPayees, _legs(transaction_ids, amounts.map(Decimal.copy_abs)).map(lambda legs: legs[1:])),
         (AllLimits, st.lists(limits_of(amounts), max_size=5, unique_by=lambda limit: limit.name).map(tuple)),
+        (History, st.nothing()),  # Its entries aren't made by messages.
         (ImportedHolds, st.dictionaries(transaction_ids, imported_holds, max_size=MOST_OPEN_HOLDS)),
     ]
     for each, values in known:

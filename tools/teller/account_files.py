@@ -31,7 +31,7 @@ COLUMNS = {
     if each.encode_name != "transaction_id"
 }
 """The names of a CSV file's columns, and of the fields in JSON, and whether a file must have them."""
-OF_JSON = ("holds", "metadata")
+OF_JSON = ("holds", "history", "metadata")
 """Their cells are JSON, as in a message."""
 
 

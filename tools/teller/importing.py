@@ -4,8 +4,10 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from decimal import Decimal
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +35,7 @@ from tools.teller.account_files import (
 )
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse
+from tools.teller.history import make, number_of_buckets
 from tools.teller.message_files import MOST_SENTENCES
 from tools.teller.message_queues import MessageQueue, counts_of
 from tools.teller.operator import Operator, YesOption, subcommand
@@ -76,6 +79,11 @@ def import_accounts(
     file: File,
     totals: TotalsOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing: check the file.")] = False,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", help="HISTORY.csv: make files of it, in --into.", exists=True, dir_okay=False),
+    ] = None,
+    into: Annotated[Path | None, typer.Option("--into", help="A new directory.", metavar="DIRECTORY")] = None,
     yes: YesOption = False,
 ) -> None:
     """Import the accounts of a file, and prove their sums.
@@ -88,7 +96,13 @@ def import_accounts(
 
     In the end the journal's entries are read, and summed by currency. Each account that differs is named: exit status
     1.
+
+    With --history nothing is sent, and no stack is needed: files for DynamoDB's import of the journal are made of the
+    accounts' earlier transactions, and the file to import then, accounts.jsonl.
     """
+    if history or into:
+        _make_history(operator, file, history, into)
+        return
     if totals is None and not dry_run:
         raise WrongUse(
             "--totals: expected the sums of the balances by the source's own books, such as EUR=12.50,USD=-3"
@@ -122,6 +136,19 @@ def import_accounts(
     if different or differences(found.totals, imported):
         operator.not_well(f"accounts that differ: {different:,}. The same command looks at them again")
     remove_place(file)
+
+
+def _make_history(operator: Operator, file: Path, history: Path | None, into: Path | None) -> None:
+    if history is None or into is None:
+        raise WrongUse("--history FILE and --into DIRECTORY go together")
+    executor = ProcessPoolExecutor(mp_context=get_context("spawn"))
+    try:
+        with progress_bar(operator, "making the history", number_of_buckets(history)) as progress:
+            manifest = make(file, history, into, progress, executor)
+    finally:
+        executor.shutdown(cancel_futures=True)
+    made = f"{counted(manifest['entries'], 'entry', 'entries')} of {counted(manifest['accounts'], 'account')}"
+    operator.show(manifest, f"{made}, in {into}. Then import {into / 'accounts.jsonl'}")
 
 
 def _totals(text: str) -> dict[str, Decimal]:

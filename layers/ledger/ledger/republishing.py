@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from conditional_writes import Deadline
+from conditional_writes import Deadline, Item
 from conditional_writes.core.client import CONNECTIONS, SLOWEST_CALL_SECONDS
 from ledger.account_pages import AccountsInTurn
 from ledger.account_reading import Answer, ErrorCode, RequestRefused, account_in, answer_or_error, read_account
@@ -22,6 +22,7 @@ from ledger.core.republish_requests import (
     decode_republish_request,
     republish_event,
 )
+from ledger.core.transaction_types import HISTORIC
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, JournalVersions
 from ledger.outcome_publisher import OutcomePublisher, Published
@@ -186,7 +187,7 @@ class _Work:
         if page.is_certain and not page.items:
             through = self._before_next_entry(account_id, range(through + 1, versions.stop))
             missing = [range(versions[0], through + 1)]
-        items = [item for item in page.items if item["account_version"] <= through]
+        items = [item for item in page.items if item["account_version"] <= through and not _is_historic(item)]
         published = self.publisher.publish(items, self.deadline)
         for item, reason in zip(items, published.failures, strict=True):
             if reason:
@@ -223,6 +224,12 @@ class _Work:
             ends = {"from_version": each[0], "to_version": each[-1]} if each else {}
             self.missing.append({"account_id": account_id, **ends, "reason": reason})
             self.is_begun = True
+
+
+def _is_historic(item: Item) -> bool:
+    """An entry of which nobody was told when it was made."""
+    request = item.get("request")
+    return isinstance(request, dict) and request.get("type") == HISTORIC
 
 
 def ranges_of(versions: Iterable[int]) -> list[range]:

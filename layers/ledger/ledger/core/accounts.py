@@ -27,6 +27,8 @@ LONGEST_POSTING = timedelta(minutes=2)
 class AccountStatus(StrEnum):
     OPEN = "OPEN"
     CLOSED = "CLOSED"
+    HISTORIC = "HISTORIC"
+    """In a replay, before the account is imported. No item has it."""
 
 
 class Frozen(Struct, frozen=True):

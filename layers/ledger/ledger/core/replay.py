@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct, ValidationError
 from msgspec.structs import replace
 
-from ledger.core.accounts import CLOCK_SKEW, Account, time_of
+from ledger.core.accounts import CLOCK_SKEW, Account, AccountStatus, time_of
 from ledger.core.decoding import MOST_ID_CHARACTERS
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, seal_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
@@ -29,6 +29,7 @@ from ledger.core.sums import ReversalSum
 from ledger.core.transaction_types import RULE_SETS, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.core.transaction_types.hold_resolution import HoldResolution
+from ledger.core.transaction_types.import_account import ImportAccount
 
 
 class Surroundings(Protocol):
@@ -145,6 +146,13 @@ class Replay(Struct):
             yield _mismatch(entry, "unreadable entry", why_unreadable(entry.request, error))
             self.is_known = False
             return
+        if before and before.status is AccountStatus.HISTORIC and isinstance(message, ImportAccount):
+            if not message.follows(before):
+                sentence = (
+                    f"it doesn't follow the historic entry of version {before.version}, of the seal {before.seal}"
+                )
+                yield _mismatch(entry, "wrong request", f"{sentence}, with the balance {quoted(before.balance)}")
+            before = None
         yield from _wrong_decision(entry, message, before, around)
         if outcome.reversal:
             yield from self._wrong_reversal(entry, outcome.reversal, message, around)

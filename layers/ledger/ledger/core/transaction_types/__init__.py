@@ -17,6 +17,7 @@ from ledger.core.transaction_types.close_account import CloseAccount
 from ledger.core.transaction_types.compound import Compound
 from ledger.core.transaction_types.expire_hold import ExpireHold
 from ledger.core.transaction_types.freeze_account import FreezeAccount
+from ledger.core.transaction_types.historic_transaction import HistoricTransaction
 from ledger.core.transaction_types.hold import Hold
 from ledger.core.transaction_types.import_account import ImportAccount
 from ledger.core.transaction_types.open_account import OpenAccount
@@ -48,7 +49,11 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "reverse": Reverse,
 }
 """By the `type` in a message. A body without a `type` is a `transaction`."""
-RULE_SETS = {RULES: TRANSACTION_TYPES}
+HISTORIC = "historic_transaction"
+"""The type of entries that no message makes."""
+RULE_SETS: dict[int, dict[str, type[TransactionMessage]]] = {
+    RULES: {**TRANSACTION_TYPES, HISTORIC: HistoricTransaction},
+}
 """Every rule set that ever decided, by its number. docs/extending.md says how a rule is changed."""
 
 

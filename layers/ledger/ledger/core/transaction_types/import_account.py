@@ -7,7 +7,7 @@ from typing import Annotated, Any, override
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from ledger.core.accounts import Account
+from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decoding import Id, Time
 from ledger.core.holds import MOST_OPEN_HOLDS, Holds, OpenHold, expiry, fit, total
 from ledger.core.money import exact
@@ -15,6 +15,8 @@ from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
 from ledger.core.transaction_types.open_account import OpenAccount
 
+MOST_HISTORIC_ENTRIES = 10**9
+"""Of an account. So its version stays far below what no account reaches."""
 Reference = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
@@ -25,12 +27,22 @@ class ImportedHold(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     expires_at: Time | None = None
 
 
+class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The last of the account's historic entries, which are in the journal: its version and its seal."""
+
+    version: Annotated[int, msgspec.Meta(ge=1, le=MOST_HISTORIC_ENTRIES)]
+    seal: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{43}\Z")]
+
+
 ImportedHolds = Annotated[dict[Id, ImportedHold], msgspec.Meta(max_length=MOST_OPEN_HOLDS)]
 """By the hold's id, by which a message resolves it."""
 
 
 class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"):
-    """`source_reference` names the account in the other system, `as_of` is when it had the balance there."""
+    """`source_reference` names the account in the other system, `as_of` is when it had the balance there.
+
+    With a `history` its entry follows the last one of that.
+    """
 
     numbers = (("balance", NumberRange.ANY), *OpenAccount.numbers)
     nested = ("holds",)
@@ -40,6 +52,7 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     source_reference: Reference
     as_of: Time
     holds: ImportedHolds | None = None
+    history: History | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +65,18 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
         [decision] = super().decide(accounts, context)
         return (decision if decision.reason else replace(decision, amount=self.balance, balance=self.balance),)
+
+    @override
+    def opened_account(self, decimal_places: int | None) -> Account:
+        account = super().opened_account(decimal_places)
+        return replace(account, version=self.history.version, seal=self.history.seal) if self.history else account
+
+    def follows(self, account: Account | None) -> bool:
+        """Whether the account is as its historic entries leave it, before this import."""
+        if account is None:
+            return self.history is None
+        last = History(account.version, account.seal) if account.status is AccountStatus.HISTORIC else None
+        return (last, account.balance, account.currency) == (self.history, self.balance, self.currency)
 
     @override
     def changes(self, account: Account) -> Mapping[str, Any]:
