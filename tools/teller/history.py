@@ -163,7 +163,7 @@ def _account_rows(path: Path) -> Iterator[AccountRow]:
 def _historic_rows(path: Path) -> Iterator[HistoricRow]:
     """Raises NotReadable, whose text names the line."""
     with path.open("rb") as file:
-        file.seek(-1, 2)
+        file.seek(max(0, path.stat().st_size - 1))
         if file.read() != b"\n":
             raise NotReadable(f"{path}: expected a line break at its end: the file may be cut off there")
     with path.open(encoding="utf-8-sig", newline="") as text:
@@ -183,6 +183,8 @@ def _rows_of(reader: Any) -> Iterator[HistoricRow]:
     last = 1
     for cells in reader:
         line, last = last + 1, reader.line_num
+        if not cells:
+            continue
         if len(cells) != len(header):
             raise NotReadable(f"{len(cells)} cells, expected {len(header)}, as many as the header has")
         yield HistoricRow(line, *("" if place is None else cells[place] for place in places))
@@ -223,7 +225,7 @@ class _Bucket:
         self.name, self.now = name, now
         self.accounts = dict[str, _Account]()
         self.wrong, self.problems = 0, list[tuple[int, str]]()
-        self._ids = set[bytes]()
+        self._ids, self._wrong = set[bytes](), set[str]()
 
     def add_problem(self, line: int, problem: str) -> None:
         self.wrong += 1
@@ -236,27 +238,30 @@ class _Bucket:
         self.accounts[row.account_id] = _Account(row)
 
     def add_entry(self, row: HistoricRow) -> JournalEntry | None:
-        """The entry of the account's next row; None if anything is wrong with it."""
+        """The entry of the account's next row; None if that or a row before is wrong. Only the first one is named."""
+        if row.account_id in self._wrong:
+            return None
         key = hashlib.blake2b(f"{row.account_id}\0{row.transaction_id}".encode(), digest_size=16).digest()
         try:
-            if key in self._ids:
-                self.add_problem(row.line, f"transaction_id: {row.transaction_id!r} is in the file before")
-                return None
-            self._ids.add(key)
-            return _entry(row, self.accounts.get(row.account_id), self.name, self.now)
-        except (InvalidMessage, ValueError, ArithmeticError) as error:
+            entry = _entry(row, self.accounts.get(row.account_id), self.name, self.now)
+            if key not in self._ids:
+                self._ids.add(key)
+                return entry
+            self.add_problem(row.line, f"transaction_id: {row.transaction_id!r} is in the file before")
+        except InvalidMessage as error:
             self.add_problem(row.line, str(error))
-            return None
+        self._wrong.add(row.account_id)
+        return None
 
     def end(self, account: _Account) -> dict[str, Any]:
         """The account's row for the import, with the end of its history."""
         row = account.row
-        if account.version and account.balance != row.balance:
+        if account.version and account.balance != row.balance and row.account_id not in self._wrong:
             balances = f"{format_decimal(row.balance)}, its history ends with {format_decimal(account.balance)}"
             self.add_problem(row.line, f"of the accounts: balance: {row.account_id!r} has {balances}")
         fields: dict[str, Any] = msgspec.json.decode(row.fields, type=dict[str, msgspec.Raw])
         del fields["type"], fields["transaction_id"]
-        return fields | ({"history": History(account.version, account.seal)} if account.version else {})
+        return fields | ({"history": History(str(account.version), account.seal)} if account.version else {})
 
 
 def _make_bucket(directory: Path, name: str, now: str, number: int) -> Made:
@@ -284,7 +289,7 @@ def _lines[Line](path: Path, kind: type[Line]) -> Iterator[Line]:
 
 
 def _entry(row: HistoricRow, account: _Account | None, name: str, now: str) -> JournalEntry:
-    """The entry of the account's next row. Raises InvalidMessage, ValueError or ArithmeticError."""
+    """The entry of the account's next row. Raises InvalidMessage."""
     if account is None:
         raise InvalidMessage(f"account_id: {row.account_id!r} isn't in the file of accounts")
     message = _message_of(row, account.row.currency)
@@ -292,7 +297,10 @@ def _entry(row: HistoricRow, account: _Account | None, name: str, now: str) -> J
     if not account.posted_at <= posted_at <= now:
         after = f"not before {account.posted_at}, the time of the row before, and not" if account.posted_at else "not"
         raise InvalidMessage(f"posted_at: expected a time {after} after now, got {row.posted_at}")
-    balance = normalized(EXACT.add(account.balance, message.amount))
+    try:
+        balance = normalized(EXACT.add(account.balance, message.amount))
+    except ArithmeticError:
+        raise InvalidMessage("amount: the balance would need more than 38 digits") from None
     if row.balance_after and (not is_json_number(row.balance_after) or Decimal(row.balance_after) != balance):
         raise InvalidMessage(f"balance_after: expected {format_decimal(balance)}, got {row.balance_after}")
     account.version, account.balance, account.posted_at = account.version + 1, balance, posted_at

@@ -15,8 +15,6 @@ from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
 from ledger.core.transaction_types.open_account import OpenAccount
 
-MOST_HISTORIC_ENTRIES = 10**9
-"""Of an account. So its version stays far below what no account reaches."""
 Reference = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
@@ -30,7 +28,7 @@ class ImportedHold(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last of the account's historic entries, which are in the journal: its version and its seal."""
 
-    version: Annotated[int, msgspec.Meta(ge=1, le=MOST_HISTORIC_ENTRIES)]
+    version: Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,8}\Z")]
     seal: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{43}\Z")]
 
 
@@ -69,13 +67,13 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     @override
     def opened_account(self, decimal_places: int | None) -> Account:
         account = super().opened_account(decimal_places)
-        return replace(account, version=self.history.version, seal=self.history.seal) if self.history else account
+        return replace(account, version=int(self.history.version), seal=self.history.seal) if self.history else account
 
     def follows(self, account: Account | None) -> bool:
         """Whether the account is as its historic entries leave it, before this import."""
         if account is None:
             return self.history is None
-        last = History(account.version, account.seal) if account.status is AccountStatus.HISTORIC else None
+        last = History(str(account.version), account.seal) if account.status is AccountStatus.HISTORIC else None
         return (last, account.balance, account.currency) == (self.history, self.balance, self.currency)
 
     @override

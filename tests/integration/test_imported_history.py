@@ -1,0 +1,168 @@
+"""History: files for DynamoDB's import of the journal, and the accounts that are imported after it.
+
+No local engine has ImportTable: the items of the files are written one by one.
+"""
+
+import gzip
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from ledger.core.republish_requests import RepublishAccount, republish_event
+from tests.support.bodies import payment
+from tests.support.reconciling import Reconciled, mismatches
+from tools.local_aws.functions import Context, read_accounts, republish_outcomes
+from tools.local_aws.server import Endpoint
+from tools.teller.account_files import messages_from
+from tools.teller.failures import Failure
+from tools.teller.history import make
+
+ACCOUNTS = """account_id,currency,balance,overdraft_limit,source_reference,as_of,holds
+alice,EUR,-700.5,-500,core/1,2025-12-31T23:00:00Z,"{""h-1"": {""amount"": ""5""}}"
+bob,USD,12,0,core/2,2025-12-31T23:00:00Z,
+carol,CHF,0,0,core/3,2025-12-31T23:00:00Z,
+"""
+HEADER = "account_id,transaction_id,amount,posted_at,balance_after,description,metadata"
+HISTORY = f"""{HEADER}
+alice,c-1,100,2024-05-01T10:00:00+02:00,100,"Salary, May","{{""branch"": ""7""}}"
+bob,c-1,20.00,2024-05-01T10:00:00Z,,,
+alice,c-2,-0.5,2024-05-02T00:00:00.5Z,99.50,,
+
+bob,c-2,-8,2024-06-01T10:00:00Z,12,,
+alice,c-3,-800,2025-05-02T00:00:00Z,,,
+"""
+
+
+def made(directory: Path, accounts: str = ACCOUNTS, history: str | bytes = HISTORY) -> dict[str, Any]:
+    (directory / "accounts.csv").write_text(accounts)
+    (directory / "history.csv").write_bytes(history if isinstance(history, bytes) else history.encode())
+    return make(directory / "accounts.csv", directory / "history.csv", directory / "made")
+
+
+def imported(directory: Path) -> list[str]:
+    """The messages that import the accounts."""
+    with (directory / "made" / "accounts.jsonl").open("rb") as file:
+        return [message.body for message in messages_from(file, 0, is_csv=False)]
+
+
+@pytest.fixture
+def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reconciled:
+    """Has the history. The accounts aren't imported yet."""
+    ledger, manifest = Reconciled(aws, dynamodb, monkeypatch), made(tmp_path)
+    assert (manifest["entries"], manifest["accounts"]) == (5, 2)
+    for path in (tmp_path / "made" / "journal").iterdir():
+        for line in gzip.decompress(path.read_bytes()).splitlines():
+            item = json.loads(line)["Item"]
+            assert to_dynamodb(from_dynamodb(item)) == item
+            ledger.client.put_item(TableName=ledger.tables.journal, Item=item)
+    return ledger
+
+
+def test_the_books_go_back_through_the_history(
+    ledger: Reconciled, aws: Endpoint, dynamodb: Endpoint, tmp_path: Path
+) -> None:
+    bodies = imported(tmp_path)
+    ledger.post(*bodies, *bodies, payment("t-1", 200), payment("c-3", -1))
+    assert mismatches(ledger.run(whole=True)) == ""
+    [letter] = ledger.dead_letters()
+    assert "'c-3' was used before on account 'alice'" in letter.reason
+    read = read_accounts(dynamodb, ledger.tables).lambda_handler
+
+    def answer(kind: str, **fields: Any) -> Any:
+        return read({"read": kind, "account_id": "alice"} | fields, Context(60))
+
+    account = answer("account")
+    assert (account["balance"], account["held"], account["version"]) == ("-500.5", "5", 5)
+    entries = answer("statement", from_version=1)["entries"]
+    found = [(e["request"]["type"], e["amount"], e["balance_after"]) for e in entries]
+    assert found == [
+        ("historic_transaction", "100", "100"),
+        ("historic_transaction", "-0.5", "99.5"),
+        ("historic_transaction", "-800", "-700.5"),
+        ("import_account", "-700.5", "-700.5"),
+        ("transaction", "200", "-500.5"),
+    ]
+    assert entries[0]["posted_at"] == "2024-05-01T08:00:00.000+00:00"
+    assert entries[0]["request"]["metadata"] == {"branch": "7"}
+    balances = {"2024-05-01T07:00:00Z": None, "2024-06-01T00:00:00Z": "99.5", "2026-01-01T00:00:00Z": "-700.5"}
+    assert {at: answer("balance", at=at)["balance"] for at in balances} == balances
+    republished = republish_outcomes(aws, ledger.tables, dynamodb).lambda_handler(
+        republish_event(RepublishAccount(account_id="alice", from_version=1, to_version=5)), Context(150)
+    )
+    assert republished == {"published": 2, "dead_lettered": 0, "missing_versions": [], "next": []}
+
+
+WRONG: list[tuple[Callable[[Reconciled], None], str]] = [
+    (lambda ledger: ledger.change_entry("c-2", "alice", amount=-1), "alice: broken seal, wrong decision"),
+    (lambda ledger: ledger.change_entry("c-2", "alice", posted_at="2024-06"), "alice: broken seal, wrong time"),
+    (lambda ledger: ledger.delete(ledger.tables.journal, "alice", transaction_id="c-1"), "alice: missing entry"),
+    (lambda ledger: ledger.change_entry("c-3", "alice", seal="x" * 43), "alice: broken seal, wrong request"),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), WRONG)
+def test_the_replay_checks_the_history(
+    ledger: Reconciled, tmp_path: Path, change: Callable[[Reconciled], None], expected: str
+) -> None:
+    ledger.post(*imported(tmp_path))
+    change(ledger)
+    assert mismatches(ledger.run(whole=True)) == expected
+
+
+def test_an_account_is_imported_after_its_own_history(ledger: Reconciled, tmp_path: Path) -> None:
+    """With another balance, or as if it had no history."""
+    messages = {message["account_id"]: message for message in map(json.loads, imported(tmp_path))}
+    alice, bob = messages["alice"], messages["bob"]
+    ledger.post(json.dumps(alice | {"balance": "-700"}), json.dumps({k: v for k, v in bob.items() if k != "history"}))
+    assert mismatches(ledger.run(whole=True)) == "alice: wrong request; bob: entries twice"
+
+
+def row(old: str, new: str) -> str:
+    assert old in HISTORY
+    return HISTORY.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        (row("alice,c-2,", "dave,c-2,"), "line 4: account_id: 'dave' isn't in the file of accounts"),
+        (row("bob,c-2", "bob,c-1"), "line 6: transaction_id: 'c-1' is in the file before"),
+        (row("c-3", "teller:c"), "line 7: transaction_id: only Teller's own begin with teller:"),
+        (row("c-3", "c\u200b3"), "line 7: transaction_id: U+200B at character 2 can't be seen"),
+        (row("-800", "-8_00"), "line 7: amount: expected a decimal number, such as \"12.50\", got '-8_00'"),
+        (row("-800", "-801"), "line 2: of the accounts: balance: 'alice' has -700.5, its history ends with -701.5"),
+        (row("-800", "1e99"), "line 7: "),
+        (row("99.50", "99"), "line 4: balance_after: expected 99.5, got 99"),
+        (row("2025-05-02T", "2024-05-01T"), "line 7: posted_at: expected a time not before 2024-05-02T00:00:00.500"),
+        (row("2025-05-02T", "2125-05-02T"), "and not after now, got 2125-05-02T00:00:00Z"),
+        (row("2025-05-02T00:00:00Z", "2025-05-02"), "line 7: posted_at: expected an ISO 8601 time with its offset"),
+        (row('"{""branch"": ""7""}"', "[7]"), "line 2: metadata: expected `object | null`, got `array`"),
+        (row("alice,c-3,-800", "alice,-800"), "line 7: 6 cells, expected 7, as many as the header has"),
+        (row("amount,", "sum,"), "line 1: expected a header of account_id, transaction_id, amount, posted_at,"),
+        (HISTORY[:-1], "expected a line break at its end: the file may be cut off there"),
+        ("", "expected a line break at its end"),
+        (row("Salary", "\udcff").encode(errors="surrogateescape"), "can't decode byte 0xff"),
+    ],
+)  # fmt: skip
+def test_a_wrong_row_is_named_and_nothing_is_left(tmp_path: Path, history: str | bytes, expected: str) -> None:
+    with pytest.raises(Failure) as raised:
+        made(tmp_path, history=history)
+    assert expected in "\n".join([raised.value.reason, *raised.value.details])
+    assert not (tmp_path / "made").exists()
+
+
+def test_all_digits_are_kept(tmp_path: Path) -> None:
+    amount = Decimal("1.0000000000000000000000000000000000001")
+    accounts = f"account_id,currency,balance,source_reference,as_of\na,XTS,{amount},1,2025-12-31T23:00:00Z\n"
+    made(tmp_path, accounts, f"{HEADER}\na,1,{amount},2025-01-01T00:00:00Z,,,\n")
+    [line] = [
+        line
+        for path in (tmp_path / "made" / "journal").iterdir()
+        for line in gzip.decompress(path.read_bytes()).splitlines()
+    ]
+    assert from_dynamodb(json.loads(line)["Item"])["balance_after"] == amount
