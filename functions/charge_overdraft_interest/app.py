@@ -27,6 +27,7 @@ ACCOUNTS_PER_STEP = 500
 """Scanned between two checkpoints. Their messages take at most 50 requests, in parallel: a second or two."""
 
 NAME = "charge_overdraft_interest"
+to_account_id = os.environ["INTEREST_ACCOUNT_ID"]
 logger = function_logger()
 metrics = Metrics()
 dynamodb = dynamodb_client()
@@ -46,7 +47,7 @@ sending = SendingJob(
 def send_charges(run: Run) -> Iterator[Step]:
     """A run for a time ahead charges nothing early: what is due follows from the time of the posting."""
     month_end = last_month_end(min(run.scheduled_time, datetime.fromtimestamp(job.locks.now(), UTC)))
-    return sending.steps(run, WITH_INTEREST, lambda account: charges(account, month_end), ACCOUNTS_PER_STEP)
+    return sending.steps(run, WITH_INTEREST, lambda each: charges(each, month_end, to_account_id), ACCOUNTS_PER_STEP)
 
 
 job = Job(NAME, send_charges, Locks(dynamodb, os.environ["LOCKS_TABLE"]), queue, logger, metrics)

@@ -36,7 +36,8 @@ tables = LedgerTables(
 )
 dynamodb = dynamodb_client()
 lines = Lines(dynamodb, os.environ["LOCKS_TABLE"])
-poster = BatchPoster(dynamodb, tables, lines, os.environ["MINOR_UNITS"] == "on")
+minor_units, double_entry = os.environ["MINOR_UNITS"] == "on", os.environ["DOUBLE_ENTRY"] == "on"
+poster = BatchPoster(dynamodb, tables, lines, minor_units, double_entry)
 synchronous = SynchronousPoster(partial(decode_from, Door.TRANSACTIONS), poster)
 cold_start.finished()
 

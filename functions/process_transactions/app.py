@@ -35,9 +35,9 @@ tables = LedgerTables(
     os.environ["REVERSALS_TABLE"],
     os.environ["REFUSALS_TABLE"],
 )
-minor_units = os.environ["MINOR_UNITS"] == "on"
+minor_units, double_entry = os.environ["MINOR_UNITS"] == "on", os.environ["DOUBLE_ENTRY"] == "on"
 dynamodb, sqs = dynamodb_client(), sqs_client()
-poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]), minor_units)
+poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]), minor_units, double_entry)
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
 refusals = RefusalEvents(os.environ["OUTCOMES_BUS"])
 record = RefusalRecords(dynamodb, tables).write

@@ -396,7 +396,7 @@ def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | 
         yield f"{entry.account_id}: version {after['version']} should exceed {effect.exceeded}, and has {exceeded}"
     lowest = min(Decimal(0), _available(before)) if before else Decimal(0)
     if entry.request["type"] == "charge_interest":
-        lowest += effect.amount
+        lowest += min(effect.amount, Decimal(0))
     available = _available(after | {"balance": found.balance_after, "held": found.held_after})
     if entry.request["type"] != "import_account" and not entry.request.get("forced") and available < lowest:
         is_below = found.balance_after < after["overdraft_limit"]

@@ -36,14 +36,14 @@ ACCOUNT_FIELDS = {
     "freeze_account": ["account_id"],
     "set_interest": ["account_id"],
     "close_account": ["account_id"],
-    "charge_interest": ["account_id"],
+    "charge_interest": ["account_id", "to_account_id"],
     "hold": ["account_id"],
     "post_hold": ["account_id", "to_account_id"],
     "void_hold": ["account_id"],
     "expire_hold": ["account_id"],
     "reverse": ["account_id"],
 }
-"""The fields that name accounts. A `to_account_id` of a `post_hold` may be absent."""
+"""The fields that name accounts. A `to_account_id` may be absent, but for a transfer's."""
 OPENINGS = ("open_account", "import_account")
 DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
 """By ISO 4217, of the currencies in use here. Another code has no rule."""
@@ -327,7 +327,7 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
             ]
             return Decided(next(filter(None, reasons), None), changes={"status": "CLOSED"})
         case "set_interest" | "charge_interest":
-            return _rule_of_interest(payload, account)
+            return _rule_of_interest(payload, account, *others)
         case "hold" | "post_hold" | "void_hold" | "expire_hold":
             return _rule_of_holds(payload, journal, account, *others)
         case "reverse":
@@ -335,15 +335,18 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
     raise AssertionError(payload["type"])
 
 
-def _rule_of_interest(payload: Mapping[str, Any], account: State) -> Decided:
+def _rule_of_interest(payload: Mapping[str, Any], account: State, *payees: State) -> Decided:
     interest: Interest = account["interest"]
     if payload["type"] == "set_interest":
         at_rate = interest.rounded(_unit(account))._replace(rate=Fraction(payload["annual_rate"]))
         return Decided(changes={"interest": at_rate})
     due = Decimal(interest.due.numerator) / Decimal(interest.due.denominator)
-    fits = _fits(due) and _fits(account["balance"] - due)
+    if any(payee["currency"] != account["currency"] for payee in payees):
+        return Decided("CURRENCY_MISMATCH")
+    fits = [_fits(due) and _fits(account["balance"] - due), *(_fits(payee["balance"] + due) for payee in payees)]
+    reasons = [None if each else "BALANCE_OUT_OF_RANGE" for each in fits]
     changes = {"interest": interest._replace(due=Fraction(0))}
-    return Decided(None if fits else "BALANCE_OUT_OF_RANGE", [-due], changes)
+    return _first(reasons, [-due, *(due for _ in payees)])._replace(changes=changes)
 
 
 def _moved(payload: Mapping[str, Any], *accounts: State) -> Decided:

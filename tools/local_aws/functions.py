@@ -87,6 +87,7 @@ def process_transactions(
         "REVERSALS_TABLE": tables.reversals,
         "REFUSALS_TABLE": tables.refusals,
         "MINOR_UNITS": "on",
+        "DOUBLE_ENTRY": "off",
         "OUTCOMES_BUS": "default",
     }
     variables = fixed | variables
@@ -132,6 +133,7 @@ def post_transactions(dynamodb: Endpoint, tables: Tables, locks_table: str, **va
         "REFUSALS_TABLE": tables.refusals,
         "LOCKS_TABLE": locks_table,
         "MINOR_UNITS": "on",
+        "DOUBLE_ENTRY": "off",
     }
     return load_function("post_transactions", dynamodb, fixed | variables)
 
@@ -165,6 +167,7 @@ def charge_overdraft_interest(
     aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
     """The function. It sends to this queue on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
+    variables = {"INTEREST_ACCOUNT_ID": ""} | variables
     return _sending_job("charge_overdraft_interest", aws, tables, locks_table, queue_url, dynamodb, variables)
 
 

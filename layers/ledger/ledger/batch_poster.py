@@ -41,13 +41,15 @@ FEW_ACCOUNTS = 4
 class BatchPoster(NamedTuple):
     """The ledger's tables, the client that reads and writes them, and the lines of contended accounts.
 
-    `minor_units` says whether accounts are opened under the rule of minor units.
+    `minor_units` says whether accounts are opened under the rule of minor units, `double_entry` whether no amount may
+    have one side alone.
     """
 
     client: "DynamoDBClient"
     tables: LedgerTables
     lines: Lines
     minor_units: bool = True
+    double_entry: bool = False
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
@@ -239,11 +241,7 @@ class _Group(Struct):
             self.batches = [self.messages]
             while self.batches:
                 messages = self.batches.pop()
-                fold = (
-                    Commit(self.poster.tables, self.poster.minor_units, messages, {}, datetime.now(UTC))
-                    .plan(self.items)
-                    .result
-                )
+                fold = self._commit(messages, {}).plan(self.items).result
                 if fold.unread:
                     self._read_again(messages, fold)
                 else:
@@ -278,7 +276,7 @@ class _Group(Struct):
         messages = self.batches.pop()
         tickets: Mapping[Key, Ticket | Mark] = {} if self.batches else {**self._marks(), **self.tickets}
         poster, started = self.poster, time.monotonic()
-        commit = Commit(poster.tables, poster.minor_units, messages, tickets, datetime.now(UTC))
+        commit = self._commit(messages, tickets)
         try:
             written = write(poster.client, commit.plan, self.items, self.deadline, stop=self._has_accounts)
         except Exception as error:
@@ -298,6 +296,10 @@ class _Group(Struct):
                 if fold.new_entries:
                     self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
                 self._finish(messages, fold)
+
+    def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket | Mark]) -> Commit:
+        poster = self.poster
+        return Commit(poster.tables, poster.minor_units, messages, tickets, datetime.now(UTC), poster.double_entry)
 
     def _read_again(self, messages: Sequence[QueuedTransaction], fold: Fold) -> None:
         """The batch is next again, with the items that its decisions depend on, too."""

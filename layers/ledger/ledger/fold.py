@@ -32,7 +32,7 @@ from ledger.core.journal import (
     outcome_of,
     seal_of,
 )
-from ledger.core.reason_codes import IdReused
+from ledger.core.reason_codes import IdReused, InvalidMessage
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import RULES, Status, check_effects
 from ledger.core.transaction_types.base import Context, TransactionMessage
@@ -57,7 +57,7 @@ class Commit(NamedTuple):
     """What is to be committed in one DynamoDB transaction: as many of the messages, in order, as it has room for.
 
     If it has room for all of them, it serves the tickets, which are those of accounts. `minor_units` says whether
-    accounts are opened under the rule of minor units.
+    accounts are opened under the rule of minor units, `double_entry` whether no amount may have one side alone.
     """
 
     tables: LedgerTables
@@ -65,10 +65,11 @@ class Commit(NamedTuple):
     messages: Sequence[QueuedTransaction]
     tickets: Mapping[Key, Ticket | Mark]
     now: datetime
+    double_entry: bool = False
 
     def plan(self, observed: Observed) -> Plan["Fold"]:
         """The writes of the fold. If a decision depends on items that weren't read, nothing is written."""
-        fold = Fold(self.tables, self.minor_units, self.now, observed, dict(observed))
+        fold = Fold(self.tables, self.minor_units, self.double_entry, self.now, observed, dict(observed))
         once = Once(fold.decide, fold.replay)
         for message in self.messages:
             transaction = message.decoded
@@ -122,6 +123,7 @@ class Fold(Struct):
 
     tables: LedgerTables
     minor_units: bool
+    double_entry: bool
     now: datetime
     before: Observed
     after: dict[Key, Item | None]
@@ -166,6 +168,8 @@ class Fold(Struct):
     def decide(self, message: QueuedTransaction, request: dict[str, Any], account_ids: Sequence[str]) -> Decided:
         """The decision on a new transaction, and what it does. Raises Refusal, NotYet and NotRead."""
         transaction = message.decoded
+        if self.double_entry and len(account_ids) == 1 and (missing := transaction.missing_side):
+            raise InvalidMessage(f"{missing}: in double entry no amount is on one account alone")
         reversed_before: dict[Key, Reversed] = {}
 
         def find_reversed(entry_id: EntryId) -> Reversed:

@@ -28,22 +28,26 @@ def last_month_end(time: datetime) -> datetime:
     return datetime(day.year, day.month, 1, tzinfo=UTC)
 
 
-def charges(account: Item, month_end: datetime) -> Sequence[ChargeInterest]:
+def charges(account: Item, month_end: datetime, to_account_id: str = "") -> Sequence[ChargeInterest]:
     """A message if something is due at the end of this month, or was before and isn't charged yet.
 
-    `account` is one of `WITH_INTEREST`. Raises SkippedAccount if it is none that Teller wrote, or has an id that no
+    `account` is one of `WITH_INTEREST`. The interest goes `to_account_id`, in which `{currency}` stands for the
+    account's currency; out of the ledger, if it is empty. Raises SkippedAccount if it is none that Teller wrote, or has an id that no
     message may have.
     """
     try:
-        if not account_from_item(account).at(timestamp(month_end)).interest.due:
+        found = account_from_item(account)
+        if not found.at(timestamp(month_end)).interest.due:
             return []
-        return [charge(account["account_id"], month_end)]
+        return [charge(found.account_id, month_end, to_account_id.replace("{currency}", found.currency))]
     except (KeyError, TypeError, ValueError, InvalidMessage) as error:
         raise SkippedAccount(f"{type(error).__name__}: {error}"[:1000]) from None
 
 
-def charge(account_id: str, month_end: datetime) -> ChargeInterest:
-    """The message that charges what is due. Raises InvalidMessage if no message can have the account's id."""
-    message = decode(json.dumps(ChargeInterest.at(account_id, month_end).canonical_payload()))
+def charge(account_id: str, month_end: datetime, to_account_id: str = "") -> ChargeInterest:
+    """The message that charges what is due. Raises InvalidMessage if no message can have the account's id, and
+    ValueError if it is that of the account that gets the interest.
+    """
+    message = decode(json.dumps(ChargeInterest.at(account_id, month_end, to_account_id or None).canonical_payload()))
     assert isinstance(message, ChargeInterest)
     return message

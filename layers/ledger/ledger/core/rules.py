@@ -167,6 +167,18 @@ def forced(account: Account, amount: Decimal) -> Decision:
     return replace(moved_whatever_the_limit(account, amount), is_forced=True)
 
 
+def too_much_for(balance: Decimal) -> Decimal:
+    """An amount by which the balance can't rise, if there is one. It has no decimals."""
+    try:
+        EXACT.add(balance, _LARGE)
+    except (Inexact, Overflow):
+        return _LARGE
+    return Decimal(1)  # the balance has no digit below 1E+88
+
+
+_LARGE = Decimal("1E+125")
+
+
 class UnsoundDecision(Exception):
     """A decision that no rule may make. The text says why, and has no amounts."""
 

@@ -172,6 +172,14 @@ class TransactionMessage(
         return ()
 
     @property
+    def missing_side(self) -> str | None:
+        """What a message lacks that moves money of its one account alone. None if it moves none, or none alone.
+
+        Such a message is refused where the books are in double entry.
+        """
+        return None
+
+    @property
     def of_job(self) -> Self | None:
         """The job's own message about the same thing; None if there is none, or if no job sends the type."""
         return None

@@ -59,6 +59,11 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
             raise ValueError("holds: their sum would need more than 38 digits")
         force_setattr(self, "holds", holds or None)
 
+    @property
+    @override
+    def missing_side(self) -> str | None:
+        return "balance: expected 0" if self.balance else None
+
     @override
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
         [decision] = super().decide(accounts, context)

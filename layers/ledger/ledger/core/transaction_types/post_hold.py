@@ -4,7 +4,7 @@ The money was held for it, so the overdraft limit never refuses the posting.
 """
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, Inexact, Overflow
+from decimal import Decimal
 from typing import Any, override
 
 from msgspec.structs import force_setattr, replace
@@ -14,7 +14,7 @@ from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
 from ledger.core.journal import Outcome
 from ledger.core.limits import Limits, Of, counted
-from ledger.core.money import EXACT, WIDE, decimal_places, exact, format_decimal, sum_of
+from ledger.core.money import WIDE, decimal_places, exact, format_decimal, sum_of
 from ledger.core.rules import (
     Decision,
     RejectionReason,
@@ -24,6 +24,7 @@ from ledger.core.rules import (
     moved,
     moved_whatever_the_limit,
     rejected,
+    too_much_for,
 )
 from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
@@ -74,6 +75,11 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
     @override
     def account_ids(self) -> tuple[str, ...]:
         return (*super().account_ids, *(leg.account_id for leg in self.legs or ()))
+
+    @property
+    @override
+    def missing_side(self) -> str:
+        return "to_account_id: expected one, or legs"
 
     def decide_hold(self, accounts: Sequence[Account], hold: OpenHold) -> tuple[Decision, ...]:
         """If several accounts have a reason for a rejection, that of the hold's account counts, then that of the first
@@ -147,14 +153,10 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
 
 def _too_much_for(payee: Outcome) -> Decimal:
     """An amount that the payee's limit doesn't leave, or else one by which its balance can't rise, if there is one."""
-    if payee.exceeded:
-        places = max(decimal_places(payee.exceeded.left), decimal_places(payee.balance_after))
-        return WIDE.add(payee.exceeded.left, Decimal(1).scaleb(-places))
-    try:
-        EXACT.add(payee.balance_after, _LARGE)
-    except (Inexact, Overflow):
-        return _LARGE
-    return Decimal(1)  # the balance has no digit below 1E+88
+    if payee.exceeded is None:
+        return too_much_for(payee.balance_after)
+    places = max(decimal_places(payee.exceeded.left), decimal_places(payee.balance_after))
+    return WIDE.add(payee.exceeded.left, Decimal(1).scaleb(-places))
 
 
-_SMALLEST, _LARGE = Decimal("1E-130"), Decimal("1E+125")
+_SMALLEST = Decimal("1E-130")

@@ -50,6 +50,11 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
     def reversed_ids(self) -> tuple[EntryId, ...]:
         return (EntryId(self.of_account_id or self.account_id, self.of_transaction_id),)
 
+    @property
+    @override
+    def missing_side(self) -> str:
+        return "of_transaction_id: expected a transaction of several accounts"
+
     def all_account_ids(self, context: Context) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
 

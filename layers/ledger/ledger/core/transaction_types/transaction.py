@@ -28,6 +28,11 @@ class Transaction(AccountMessage, frozen=True, tag="transaction"):
     def own_door(self) -> Door:
         return Door.ADMINISTRATION if self.forced else self.door
 
+    @property
+    @override
+    def missing_side(self) -> str:
+        return "type: expected a transfer or a compound"
+
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts
         if self.currency not in (None, account.currency):
