@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from ledger.core.accounts import timestamp
 from ledger.core.money import WIDE
+from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books, violations
 from tests.checkers.interest_oracle import Interest
+from tests.support.replaying import Ledger as Replayed
 from tests.support.rules import Ledger
-from tests.support.samples import interest, opening, payment, rate
+from tests.support.samples import closing, interest, opening, payment, rate
 from tests.support.strategies import exact_rates
 from tests.unit.test_messages_page import rows
 
@@ -113,3 +115,33 @@ def messages_of(order: str, month_ends: Sequence[datetime]) -> list[datetime]:
         "shuffled": [month_ends[4] + late] * 3 + [month_ends[-1]] * 9,
         "once": [month_ends[-1]],
     }.get(order, in_time)
+
+
+PAYEES: dict[str, tuple[list[TransactionMessage], str | None]] = {
+    "posted": ([opening(account_id="bob")], None),
+    "another currency": ([opening(account_id="bob", currency="CHF")], "CURRENCY_MISMATCH"),
+    "a closed account": ([opening(account_id="bob"), closing(account_id="bob")], "ACCOUNT_CLOSED"),
+    "a full account": (
+        [opening(account_id="bob"), payment(f"{'9' * 36}.99", transaction_id="all", account_id="bob")],
+        "BALANCE_OUT_OF_RANGE",
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "reason"), PAYEES.values(), ids=PAYEES)
+@pytest.mark.parametrize("debt", [-100, 0])
+def test_another_account_gets_what_is_charged_or_it_stays_due(
+    messages: Sequence[TransactionMessage], reason: str | None, debt: int
+) -> None:
+    if debt == 0 and reason == "BALANCE_OUT_OF_RANGE":
+        reason = None  # nothing is due
+    ledger = Ledger()
+    owing = [opening(-100), rate(transaction_id="rate"), *([payment(debt, transaction_id="debt")] if debt else [])]
+    for message in [*messages, *owing]:
+        ledger.decide(message, "2025-01-01T00:00:00.000+00:00")
+    outcomes = ledger.decide(interest(to_account_id="bob"), "2025-12-31T00:00:00.000+00:00")
+    charged = Decimal("-11.54") if debt and not reason else Decimal(0)
+    assert [(each.reason, each.amount) for each in outcomes] == [(reason, charged), (reason, -charged)]
+    due = ledger.accounts["alice"].interest.due
+    assert bool(due) == bool(debt and reason)
+    assert Replayed(ledger.accounts, ledger.entries, ledger.reversed, ledger.states).mismatches() == []

@@ -3,11 +3,18 @@
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from ledger.overdraft_interest import charge, last_month_end
+from ledger.core.accounts import account_item
+from ledger.core.interest import Interest
+from ledger.overdraft_interest import charge, charges, last_month_end
+from ledger.sending_job import SkippedAccount
+from tests.support.samples import ALICE
 from tests.support.strategies import ids
 
 MONTH_END = datetime(2026, 3, 1, tzinfo=UTC)
@@ -22,6 +29,16 @@ def test_a_charge_is_made_of_the_account_and_the_months_end_alone() -> None:
         "until": "2026-03-01T00:00:00+00:00",
         "description": "Overdraft interest until 2026-03-01",
     }
+
+
+def test_the_interest_of_a_currency_goes_to_its_own_account() -> None:
+    payee = replace(ALICE, currency="CHF", account_id="interest-CHF")
+    accounts = [replace(each, interest=Interest(due=Decimal(3))) for each in (replace(payee, account_id="a"), payee)]
+    [message] = charges(account_item(accounts[0]), MONTH_END, "interest-{currency}")
+    assert message.to_account_id == "interest-CHF"
+    assert message == message.of_job
+    with pytest.raises(SkippedAccount, match=r"to_account_id: expected another account than account_id"):
+        charges(account_item(accounts[1]), MONTH_END, "interest-{currency}")
 
 
 def test_another_account_and_another_month_have_other_ids() -> None:

@@ -169,6 +169,7 @@ class Fold(Struct):
         """The decision on a new transaction, and what it does. Raises Refusal, NotYet and NotRead."""
         transaction = message.decoded
         if self.double_entry and len(account_ids) == 1 and (missing := transaction.missing_side):
+            self._entry(transaction.home_entry_id)  # if it wasn't read: a repetition gets its first answer
             raise InvalidMessage(f"{missing}: in double entry no amount is on one account alone")
         reversed_before: dict[Key, Reversed] = {}
 

@@ -32,8 +32,10 @@ def charges(account: Item, month_end: datetime, to_account_id: str = "") -> Sequ
     """A message if something is due at the end of this month, or was before and isn't charged yet.
 
     `account` is one of `WITH_INTEREST`. The interest goes `to_account_id`, in which `{currency}` stands for the
-    account's currency; out of the ledger, if it is empty. Raises SkippedAccount if it is none that Teller wrote, or has an id that no
-    message may have.
+    account's currency; out of the ledger, if it is empty.
+
+    Raises SkippedAccount if `account` is none that Teller wrote, or has an id that no message
+    may have.
     """
     try:
         found = account_from_item(account)
