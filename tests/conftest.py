@@ -230,6 +230,8 @@ def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank
     log = tmp_path_factory.mktemp("bank") / "ministack.log"
     started = server.ministack(free_port(), log)
     with running(started) as endpoint:
+        roots = str(PARAMETERS["LedgerRootsBucket"])
+        endpoint.client("s3").create_bucket(Bucket=roots, ObjectLockEnabledForBucket=True)
         yield Bank(stack.deploy(endpoint, LogLevel="DEBUG", **PARAMETERS), started[1].pid, log)
 
 

@@ -17,10 +17,10 @@ from conditional_writes import Item
 from ledger.core.hash_trees import CHARACTERS, HashTree, hash_of, hash_of_values
 from ledger.core.journal import EntryId
 from ledger.published_roots import PublishedRoots
-from ledger.roots import RECORD, Root, Roots, Walk
+from ledger.roots import RECORD, Root
 from tests.checkers import seals
 from tests.support.bodies import payment
-from tests.support.planted import BOOKS, HELD_BOOKS
+from tests.support.planted import BOOKS, HELD_BOOKS, make_anew, publish_anew
 from tests.support.reconciling import Reconciled, event, filled, mismatches
 from tools import check_proof
 from tools.local_aws.server import Endpoint
@@ -128,31 +128,17 @@ def test_a_root_follows_from_the_accounts_alone_in_any_pages(ledger: Reconciled,
 # --- what an administrator may do -------------------------------------------------------------------------
 
 
-def rewrite(ledger: Reconciled, account_id: str, of: Callable[[list[Item]], None]) -> list[str]:
-    """Changes the account's entries, and makes all seals anew, and that of the account. Returns the tree's peaks."""
-    entries = [item for item in ledger.items(ledger.tables.journal) if item["account_id"] == account_id]
-    entries.sort(key=lambda item: item["account_version"])
-    of(entries)
-    made = [""]
-    for item in entries:
-        made.append(seals.seal_of(made[-1], item))
-        ledger.put_entry(item | {"seal": made[-1]})
-    ledger.change_account(account_id, seal=made[-1])
-    return list(HashTree().with_leaves(made[1:]).peaks)
-
-
 def describe(entries: list[Item]) -> None:
     """The rules don't look at it."""
     entries[1]["request"]["description"] = "for nothing"
 
 
 def and_its_checkpoint(ledger: Reconciled) -> None:
-    peaks = rewrite(ledger, "bob", describe)
-    ledger.change_checkpoint("bob", seal=ledger.account_item("bob")["seal"], peaks=peaks)
+    make_anew(ledger, "bob", describe, with_checkpoint=True)
 
 
 def without_its_checkpoint(ledger: Reconciled) -> None:
-    rewrite(ledger, "bob", describe)
+    make_anew(ledger, "bob", describe)
     ledger.delete_checkpoint("bob")
 
 
@@ -169,7 +155,7 @@ def without_the_account(ledger: Reconciled) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Reconciled], None], str]] = {
-    "a chain made anew": (lambda ledger: rewrite(ledger, "bob", describe), "bob: wrong checkpoint"),
+    "a chain made anew": (lambda ledger: make_anew(ledger, "bob", describe), "bob: wrong checkpoint"),
     "a chain made anew, and its checkpoint": (and_its_checkpoint, "table Checkpoints: wrong root"),
     "a chain made anew without its checkpoint": (without_its_checkpoint, "table Checkpoints: wrong root"),
     "the newest entry removed, and the account set back": (without_its_last_entry, "bob: wrong checkpoint"),
@@ -247,12 +233,7 @@ def test_each_night_puts_its_root_and_a_proof_is_checked_by_the_object(
 def and_its_root(ledger: Reconciled) -> Root:
     """All that an administrator of the tables can make anew: the chain, its checkpoint, and the newest root."""
     and_its_checkpoint(ledger)
-    roots = Roots(ledger.client, ledger.tables.checkpoints, ledger.locks_table)
-    before, walk = roots.newest(), roots.further(Walk())
-    assert before
-    made = Root.of(before.scheduled_time, walk.ranges)
-    ledger.put(ledger.locks_table, {"lock_key": RECORD} | made._asdict() | {"ranges": list(made.ranges)})
-    return made
+    return publish_anew(ledger)
 
 
 @pytest.mark.parametrize("more", ["nothing", "a new version", "a deletion and a new object", "no record"])

@@ -24,7 +24,8 @@ from tools.teller.message_files import queue_of
 
 NEVER = "at(2099-01-01T00:00:00)"
 PARAMETERS = dict.fromkeys(("ReconcileSchedule", "InterestSchedule", "ExpireHoldsSchedule"), NEVER) | {
-    "MaximumConcurrency": 2
+    "MaximumConcurrency": 2,
+    "LedgerRootsBucket": "roots-of-the-ledger",
 }
 """The stack's: no job runs in the midst of a test, and few processes have to start, each of which takes seconds."""
 

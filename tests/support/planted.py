@@ -4,6 +4,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from conditional_writes import Item
+from ledger.checkpoints import key_of
+from ledger.core.hash_trees import HashTree
+from ledger.roots import RECORD, Root, Roots, Walk
+from tests.checkers import seals
 from tests.support.bodies import (
     closing,
     expire_hold,
@@ -17,6 +22,7 @@ from tests.support.bodies import (
     transfer,
     void_hold,
 )
+from tests.support.ledger import Ledger
 from tests.support.reconciling import Reconciled
 
 BOOKS = [
@@ -63,6 +69,33 @@ HELD_BOOKS = [
     payment("p-2", 1, "ben"),
 ]
 """At the end two of Ann's holds are open: h-1 with 18, and h-4 with 5."""
+
+
+def make_anew(
+    ledger: Ledger, account_id: str, of: Callable[[list[Item]], None], *, with_checkpoint: bool = False
+) -> None:
+    """What an administrator may do: the account's entries are changed, and all seals made anew, and the account's."""
+    entries = [item for item in ledger.items(ledger.tables.journal) if item["account_id"] == account_id]
+    entries.sort(key=lambda item: item["account_version"])
+    of(entries)
+    made = [""]
+    for item in entries:
+        made.append(seals.seal_of(made[-1], item))
+        ledger.put_entry(item | {"seal": made[-1]})
+    ledger.change_account(account_id, seal=made[-1])
+    if with_checkpoint:
+        peaks = list(HashTree().with_leaves(made[1:]).peaks)
+        ledger.change(ledger.tables.checkpoints, key_of(account_id), seal=made[-1], peaks=peaks)
+
+
+def publish_anew(ledger: Ledger) -> Root:
+    """The record of the newest root is as the checkpoints are now."""
+    roots = Roots(ledger.client, ledger.tables.checkpoints, ledger.locks_table)
+    before, walk = roots.newest(), roots.further(Walk())
+    assert before
+    made = Root.of(before.scheduled_time, walk.ranges)
+    ledger.put(ledger.locks_table, {"lock_key": RECORD} | made._asdict() | {"ranges": list(made.ranges)})
+    return made
 
 
 type Plant = Callable[[Reconciled], None]
