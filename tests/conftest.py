@@ -18,7 +18,7 @@ from conditional_writes.testing import Engine
 from conditional_writes.upserts import plan
 from tests.support.by_asyncio import driver  # noqa: F401 (a fixture)
 from tests.support.clock import RanTooLong
-from tests.support.deployed import PARAMETERS, Bank
+from tests.support.deployed import PARAMETERS, ROOTS_BUCKET, Bank
 from tests.support.every_event import SeenEvents
 from tests.support.in_process import Aws, answered_by
 from tests.support.paying import Way
@@ -230,9 +230,9 @@ def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank
     log = tmp_path_factory.mktemp("bank") / "ministack.log"
     started = server.ministack(free_port(), log)
     with running(started) as endpoint:
-        roots = str(PARAMETERS["LedgerRootsBucket"])
-        endpoint.client("s3").create_bucket(Bucket=roots, ObjectLockEnabledForBucket=True)
-        yield Bank(stack.deploy(endpoint, LogLevel="DEBUG", **PARAMETERS), started[1].pid, log)
+        endpoint.client("s3").create_bucket(Bucket=ROOTS_BUCKET, ObjectLockEnabledForBucket=True)
+        parameters = PARAMETERS | {"LedgerRootsBucket": ROOTS_BUCKET, "LogLevel": "DEBUG"}
+        yield Bank(stack.deploy(endpoint, **parameters), started[1].pid, log)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from conditional_writes import Item
 from conditional_writes.core.items import to_dynamodb
 from tests.support.bodies import opening, payment
 from tests.support.command import Command
-from tests.support.deployed import PARAMETERS, Bank
+from tests.support.deployed import ROOTS_BUCKET, Bank
 from tests.support.ledger import Ledger
 from tests.support.planted import make_anew, publish_anew
 from tools import check_proof
@@ -154,7 +154,7 @@ def test_each_damage_is_found_in_its_time_and_what_was_damaged_is_proven_no_more
     proof, kept, teller = tmp_path / "proof.json", tmp_path / "root.json", Command(bank.stack)
     proven = teller.json("prove", "damaged-edit", "t-100", "--out", str(proof))
     key = f"roots/{proven['scheduled_time'].replace(':', '').replace('+0000', 'Z')}.json"
-    of_bucket = {"Bucket": str(PARAMETERS["LedgerRootsBucket"]), "Key": key}
+    of_bucket = {"Bucket": ROOTS_BUCKET, "Key": key}
     kept.write_bytes(bank.stack.endpoint.client("s3").get_object(**of_bucket)["Body"].read())
     checker = [sys.executable, "-I", "-S", check_proof.__file__, str(proof), str(kept)]
     assert subprocess.run(checker, capture_output=True, check=False).stdout.startswith(b"proven: account_id ")

@@ -24,10 +24,10 @@ from tools.teller.message_files import queue_of
 
 NEVER = "at(2099-01-01T00:00:00)"
 PARAMETERS = dict.fromkeys(("ReconcileSchedule", "InterestSchedule", "ExpireHoldsSchedule"), NEVER) | {
-    "MaximumConcurrency": 2,
-    "LedgerRootsBucket": "roots-of-the-ledger",
+    "MaximumConcurrency": 2
 }
 """The stack's: no job runs in the midst of a test, and few processes have to start, each of which takes seconds."""
+ROOTS_BUCKET = "roots-of-the-ledger"
 
 
 def until(holds: Callable[[], object], claim: str, seconds: float = 180) -> None:
