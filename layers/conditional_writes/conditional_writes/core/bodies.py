@@ -1,6 +1,7 @@
 """The bodies of DynamoDB's answers, read in one pass over the JSON to items in Python's types.
 
-botocore makes DynamoDB's types of the JSON, by its model, and boto3 Python's types of these: three times the CPU time.
+botocore makes DynamoDB's types of the JSON, by its model, and boto3 Python's types of these: many times the CPU time.
+What DynamoDB doesn't send is an error here, and botocore's parser says what is wrong with it, or takes it.
 """
 
 import base64
@@ -8,49 +9,125 @@ import functools
 import json
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
+
+from conditional_writes.core.items import to_dynamodb
+
+
+class Structure(dict[str, Any]):
+    """An object of the body that is no item, map or value: the whole answer, or a transaction's reason."""
 
 
 def read_body(body: bytes) -> Any:
-    """A body of items, alone or in a transaction's reasons. Raises errors of any kind for what it can't be."""
+    """A body of items: each is a plain dict. Raises errors of any kind for what DynamoDB doesn't send."""
     return json.loads(body, object_hook=_value_of)
+
+
+def an_item(found: Any) -> dict[str, Any]:
+    """The item. Raises TypeError for anything else."""
+    return found if type(found) is dict else _refuse(found)
+
+
+def a_list(found: Any) -> list[dict[str, Any]]:
+    """The list of items. Raises TypeError for anything else."""
+    return found if type(found) is list and set(map(type, found)) <= {dict} else _refuse(found)
+
+
+def by_table(found: Any) -> dict[str, list[dict[str, Any]]]:
+    """The lists of items by table. Raises TypeError for anything else."""
+    if found and type(found) is not Structure:
+        _refuse(found)
+    return {table: a_list(each) for table, each in found.items()}
+
+
+def as_body(answer: dict[str, Any]) -> bytes:
+    """The body of an answer that has no items any more. Its keys are in DynamoDB's types again."""
+    if "LastEvaluatedKey" in answer:
+        answer["LastEvaluatedKey"] = to_dynamodb(an_item(answer["LastEvaluatedKey"]))
+    for table in answer.get("UnprocessedKeys", {}).values():
+        table["Keys"] = [to_dynamodb(each) for each in a_list(table["Keys"])]
+    return json.dumps(answer, default=lambda binary: base64.b64encode(binary).decode()).encode()
 
 
 def _value_of(read: dict[str, Any]) -> Any:
     """The value of an object in DynamoDB's JSON whose own values were read before.
 
     The value of `{"N": "1"}` is returned in a tuple, as no JSON is: `{"S": …}` may also be a map with the name `S`.
+    This is called for each value of each item: what most values are comes first, and a map is changed in place.
     """
     if len(read) == 1:
         name, value = read.popitem()
+        if type(value) is str and name in ("S", "N"):
+            return (value,) if name == "S" else _number_of(value)
         if type(value) is tuple:
             return {name: value[0]}
-        if name in _READERS:
-            return _READERS[name](value)
-        if name not in _FIELDS:
-            raise ValueError(f"{name}: no type of DynamoDB's")
-        return {name: value}
-    return {name: value[0] if type(value) is tuple else value for name, value in read.items()}
+        return _READERS[name](value) if name in _READERS else Structure({name: value})
+    for name, value in read.items():
+        if type(value) is not tuple:
+            return _structure(read, name)
+        read[name] = value[0]
+    return read
 
 
-_FIELDS = {"Code", "Item"}
-"""What an object has alone that is no value: a transaction's reason `{"Code": "None"}`, or an answer `{"Item": …}`."""
+def _structure(read: dict[str, Any], name: str) -> Structure:
+    """The object whose first value that is none of an item's has this name: so has none of the others."""
+    if name != next(iter(read)) or tuple in map(type, read.values()):
+        _refuse(read)
+    return Structure(read)
+
+
+def _refuse(read: object) -> NoReturn:
+    raise TypeError(f"{type(read)}: DynamoDB sends no such value here")
+
+
+def _text(read: Any) -> tuple[str]:
+    return (read,) if type(read) is str else _refuse(read)
 
 
 @functools.lru_cache(1024)
-def _number(digits: str) -> tuple[Decimal]:
+def _number_of(digits: str) -> tuple[Decimal]:
     return (Decimal(digits),)
 
 
+def _number(read: Any) -> tuple[Decimal]:
+    return _number_of(read) if type(read) is str else _refuse(read)
+
+
+def _map(read: Any) -> tuple[dict[str, Any]]:
+    return (read,) if type(read) is dict else _refuse(read)
+
+
+def _list(read: Any) -> tuple[list[Any]]:
+    if type(read) is not list or not set(map(type, read)) <= {tuple}:
+        _refuse(read)
+    return ([value for (value,) in read],)
+
+
+def _bool(read: Any) -> tuple[bool]:
+    return (read,) if type(read) is bool else _refuse(read)
+
+
+def _null(read: Any) -> tuple[None]:
+    return (None,) if read is True else _refuse(read)
+
+
+def _binary(read: Any) -> tuple[bytes]:
+    return (base64.b64decode(read),) if type(read) is str else _refuse(read)
+
+
+def _set_of(read_element: Callable[[Any], tuple[Any]]) -> Callable[[Any], tuple[set[Any]]]:
+    return lambda read: ({read_element(each)[0] for each in read},) if type(read) is list else _refuse(read)
+
+
 _READERS: dict[str, Callable[[Any], tuple[Any]]] = {
-    "S": lambda text: (text,),
+    "S": _text,
     "N": _number,
-    "B": lambda text: (base64.b64decode(text),),
-    "BOOL": {True: (True,), False: (False,)}.__getitem__,
-    "NULL": {True: (None,)}.__getitem__,
-    "M": lambda read: (read,),
-    "L": lambda read: ([value for (value,) in read],),
-    "SS": lambda texts: (set(texts),),
-    "NS": lambda texts: (set(map(Decimal, texts)),),
-    "BS": lambda texts: (set(map(base64.b64decode, texts)),),
+    "B": _binary,
+    "BOOL": _bool,
+    "NULL": _null,
+    "M": _map,
+    "L": _list,
+    "SS": _set_of(_text),
+    "NS": _set_of(_number),
+    "BS": _set_of(_binary),
 }

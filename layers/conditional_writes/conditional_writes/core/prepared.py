@@ -4,7 +4,7 @@ They note whether a try got no answer, so that a write may have taken effect. Th
 hand back in one pass, and by few threads at a time: of an item of 400 KB botocore makes structures of up to 150 MB, in
 each thread that is refused at the same time (docs/decisions/memory-of-a-batch.md). There is no public way around it. If
 botocore changes an event that is used for this, it reads large items as it reads small ones: slowly, and with more
-memory, but as correctly.
+memory, but as correctly. So it is with the items that reads find.
 """
 
 import contextlib
@@ -12,14 +12,14 @@ import inspect
 import json
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
-from conditional_writes.core.bodies import read_body
+from conditional_writes.core.bodies import a_list, an_item, as_body, by_table, read_body
 from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Item, from_dynamodb
 
@@ -34,8 +34,16 @@ MAXIMUM_THREADS = 2
 ITEMS = "conditional_writes.items"
 """In botocore's answer: the items that were taken out of the body."""
 
-ITEM = "conditional_writes.item"
-"""In botocore's answer to `get_item`: the item that was taken out of the body."""
+_FOUND = "conditional_writes.found"
+"""In botocore's answer to a read: what was taken out of the body, by the field of `_READS`."""
+
+_READS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "get_item": ("Item", an_item),
+    "query": ("Items", a_list),
+    "scan": ("Items", a_list),
+    "batch_get_item": ("Responses", by_table),
+}
+"""The methods that read, and of their answers the field that has items, and what it is."""
 
 _BODY = "conditional_writes.body"
 """In botocore's answer, until it was looked at: the body of an answer 200."""
@@ -106,7 +114,8 @@ def prepare(client: "DynamoDBClient", *, is_awaited: bool) -> None:
     _check_calls(client, is_awaited=is_awaited)
     events = client.meta.events
     # A handler with an id is registered once, be it by two objects that share the events.
-    events.register("before-parse.dynamodb.GetItem", take_read_item, unique_id=ITEM)
+    for operation in ("GetItem", "Query", "Scan", "BatchGetItem"):
+        events.register(f"before-parse.dynamodb.{operation}", take_found, unique_id=f"{_FOUND} {operation}")
     events.register_first("before-parse.dynamodb", take_from_body, unique_id=ITEMS)
     events.register_first("needs-retry.dynamodb", note_try, unique_id=_WAS_200)
     _prepared[is_awaited].add(client)
@@ -130,21 +139,46 @@ def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> lis
     return large or [from_dynamodb(reason["Item"]) if reason.get("Item") else None for reason in reasons]
 
 
-def take_read_item(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
-    """A handler of botocore's event `before-parse`: takes the item out of the body, and leaves the rest to botocore."""
+def found_item(answer: dict[str, Any]) -> Item | None:
+    """The item in the answer to a `get_item`."""
+    if _FOUND in answer:
+        item: Item = answer[_FOUND]
+        return item
+    return from_dynamodb(answer["Item"]) if "Item" in answer else None
+
+
+def found_items(answer: dict[str, Any]) -> Iterable[Item]:
+    """The items in the answer to a `query` or a `scan`."""
+    return answer[_FOUND] if _FOUND in answer else map(from_dynamodb, answer["Items"])
+
+
+def found_by_table(answer: dict[str, Any]) -> Mapping[str, Iterable[Item]]:
+    """The items in the answer to a `batch_get_item`."""
+    if _FOUND in answer:
+        tables: Mapping[str, Iterable[Item]] = answer[_FOUND]
+        return tables
+    return {table: map(from_dynamodb, items) for table, items in answer["Responses"].items()}
+
+
+def take_found(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
+    """A handler of botocore's event `before-parse`: takes items out of the body, and leaves the rest to botocore.
+
+    It leaves a body that it can't read as it is: botocore reads it, or says what is wrong with it.
+    """
     request = current.get()
-    if request is None or request.method != "get_item" or not response_dict or customized_response_dict is None:
+    if request is None or request.method not in _READS or not response_dict or customized_response_dict is None:
         return
     if response_dict["status_code"] != 200:
         return
+    field, checked = _READS[request.method]
     try:
         answer = read_body(response_dict["body"])
-        item = answer.pop("Item", None)
-    except Exception:  # noqa: BLE001 (botocore says what is wrong with it)
+        found = checked(answer.pop(field))
+        rest = as_body(answer)
+    except Exception:  # noqa: BLE001 (see above)
         return
-    if item:
-        customized_response_dict[ITEM] = item
-        response_dict["body"] = json.dumps(answer).encode()
+    customized_response_dict[_FOUND] = found
+    response_dict["body"] = rest
 
 
 def take_from_body(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:

@@ -9,7 +9,7 @@ from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.core.loop import Observed
 from conditional_writes.core.pauses import growing_pauses
-from conditional_writes.core.prepared import ITEM, Request
+from conditional_writes.core.prepared import Request, found_by_table, found_item
 from conditional_writes.core.steps import Pause, Steps, blocking, steps
 from conditional_writes.core.table_errors import explain
 
@@ -68,9 +68,8 @@ def read_once(
         for key_attributes in rest["Keys"]
     }
     found: dict[Key, Item | None] = {wanted: None for wanted in batch if wanted not in unprocessed}
-    for table, items in response["Responses"].items():
-        for found_item in items:
-            item = from_dynamodb(found_item)
+    for table, items in found_by_table(response).items():
+        for item in items:
             found[_key_of(table, item, batch)] = item
     return found
 
@@ -93,10 +92,7 @@ def read_one(
     except ClientError as error:
         explain(client, error, [key])
         raise
-    if ITEM in answer:
-        item: Item = answer[ITEM]
-        return item
-    return from_dynamodb(answer["Item"]) if "Item" in answer else None  # if botocore has changed its event
+    return found_item(answer)
 
 
 def projection(names: Sequence[str]) -> dict[str, Any]:

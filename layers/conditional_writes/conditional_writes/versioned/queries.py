@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from botocore.exceptions import ClientError
 
 from conditional_writes.core.deadline import Deadline, deadline_or_default
-from conditional_writes.core.items import Item, from_dynamodb
+from conditional_writes.core.items import Item
 from conditional_writes.core.pauses import growing_pauses
-from conditional_writes.core.prepared import Request
+from conditional_writes.core.prepared import Request, found_items
 from conditional_writes.core.requests import AttributePath, Condition, expression, placeholders
 from conditional_writes.core.steps import Pause, Steps, blocking
 from conditional_writes.core.table_errors import explain_key, explain_table
@@ -57,7 +57,7 @@ def found(
 
 def items_of(page: Any) -> Iterator[Item]:
     """The items of a page. It may have none, and not be the last: its items didn't match, or its partition is empty."""
-    return map(from_dynamodb, page["Items"])
+    return iter(found_items(page))
 
 
 def following_of(request: dict[str, Any], page: Any) -> dict[str, Any] | None:
