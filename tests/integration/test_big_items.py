@@ -10,6 +10,7 @@ import pytest
 from conditional_writes import Deadline, Item, Observed, Plan, Put, absent, dynamodb_client, key, write
 from conditional_writes.core import prepared
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.prepared import found_by_table
 from tests.support.big_profiles import FILLINGS, LATE, NEW, TIMEOUT_SECONDS, Batch, Refusals, item, serving
 from tests.support.bodies import payment
 from tests.support.ledger import Ledger
@@ -94,9 +95,9 @@ def test_what_others_put_into_an_account_is_neither_read_nor_lost(aws: Endpoint,
     ledger.client.put_item(TableName=table, Item=opened | to_dynamodb({"notes": "x" * 380_000}))
     reads: list[Any] = []
     ledger.worker.poster.client.meta.events.register(
-        "after-call.dynamodb.BatchGetItem", lambda parsed, **_: reads.append(parsed["Responses"])
+        "after-call.dynamodb.BatchGetItem", lambda parsed, **_: reads.append(found_by_table(parsed))
     )
     ledger.post(payment())
-    assert reads == [{table: [opened]}]
+    assert reads == [{table: [from_dynamodb(opened)]}]
     account = from_dynamodb(ledger.client.get_item(TableName=table, Key=alice)["Item"])
     assert (account["balance"], account["version"], len(account["notes"])) == (1, 2, 380_000)

@@ -27,7 +27,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from conditional_writes.core.items import Item, from_dynamodb, item_bytes
-from conditional_writes.core.prepared import ITEMS
+from conditional_writes.core.prepared import ITEMS, found_by_table, found_items
 from tools.local_aws.tables import BY_VERSION
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem")
@@ -160,12 +160,13 @@ def read_units(request: dict[str, Any], response: dict[str, Any]) -> float:
     if "RequestItems" in request:
         return _batch_read_units(request, response)
     reported = float(response["ConsumedCapacity"]["CapacityUnits"])
-    return max(reported, _page_units(request, response)) if "Items" in response else reported
+    is_page = not request.keys() & {"Key", "TransactItems"}
+    return max(reported, _page_units(request, response)) if is_page else reported
 
 
 def _page_units(request: dict[str, Any], response: dict[str, Any]) -> float:
     """The units of the items in a Query's or Scan's page."""
-    page_bytes = sum(item_bytes(from_dynamodb(item)) for item in response["Items"])
+    page_bytes = sum(map(item_bytes, found_items(response)))
     blocks = max(1, math.ceil(page_bytes / 4096))
     return blocks if request.get("ConsistentRead") else blocks / 2
 
@@ -173,13 +174,14 @@ def _page_units(request: dict[str, Any], response: dict[str, Any]) -> float:
 def _batch_read_units(request: dict[str, Any], response: dict[str, Any]) -> float:
     if reported := response.get("ConsumedCapacity"):
         return float(sum(table["CapacityUnits"] for table in reported))
+    found = found_by_table(response)
     return sum(
-        _table_read_units(keys, response["Responses"].get(table, []), response.get("UnprocessedKeys", {}).get(table))
+        _table_read_units(keys, [*found.get(table, [])], response.get("UnprocessedKeys", {}).get(table))
         for table, keys in request["RequestItems"].items()
     )
 
 
-def _table_read_units(asked: dict[str, Any], found: list[dict[str, Any]], unprocessed: dict[str, Any] | None) -> float:
+def _table_read_units(asked: dict[str, Any], found: list[Item], unprocessed: dict[str, Any] | None) -> float:
     absent = len(asked["Keys"]) - len(found) - len((unprocessed or {"Keys": []})["Keys"])
-    blocks = absent + sum(math.ceil(item_bytes(from_dynamodb(item)) / 4096) for item in found)
+    blocks = absent + sum(math.ceil(item_bytes(item) / 4096) for item in found)
     return blocks if asked.get("ConsistentRead") else blocks / 2
