@@ -23,30 +23,51 @@ def read_body(body: bytes) -> Any:
     return json.loads(body, object_hook=_value_of)
 
 
-def an_item(found: Any) -> dict[str, Any]:
-    """The item. Raises TypeError for anything else."""
-    return found if type(found) is dict else _refuse(found)
+READS = {"get_item": "Item", "query": "Items", "scan": "Items", "batch_get_item": "Responses"}
+"""The methods that read, and the field of their answers that has items."""
 
 
-def a_list(found: Any) -> list[dict[str, Any]]:
-    """The list of items. Raises TypeError for anything else."""
-    return found if type(found) is list and set(map(type, found)) <= {dict} else _refuse(found)
+def found_and_rest(body: bytes, method: str) -> tuple[Any, bytes]:
+    """What the method has found: an item, a list of items, or lists by table. And the body without it.
+
+    Raises errors of any kind for what DynamoDB doesn't send, and for a body without items.
+    """
+    answer = read_body(body)
+    found = answer.pop(READS[method])
+    match method:
+        case "get_item":
+            _check_item(found)
+        case "batch_get_item":
+            _check_tables(found)
+            for table in answer.get("UnprocessedKeys", {}).values():
+                table["Keys"] = [*map(_in_dynamodbs_types, table["Keys"])]
+        case _:
+            _check_items(found)
+            if "LastEvaluatedKey" in answer:
+                answer["LastEvaluatedKey"] = _in_dynamodbs_types(answer["LastEvaluatedKey"])
+    return found, json.dumps(answer, default=lambda binary: base64.b64encode(binary).decode()).encode()
 
 
-def by_table(found: Any) -> dict[str, list[dict[str, Any]]]:
-    """The lists of items by table. Raises TypeError for anything else."""
+def _check_item(found: Any) -> None:
+    if type(found) is not dict:
+        _refuse(found)
+
+
+def _check_items(found: Any) -> None:
+    if type(found) is not list or not set(map(type, found)) <= {dict}:
+        _refuse(found)
+
+
+def _check_tables(found: Any) -> None:
     if found and type(found) is not Structure:
         _refuse(found)
-    return {table: a_list(each) for table, each in found.items()}
+    for items in found.values():
+        _check_items(items)
 
 
-def as_body(answer: dict[str, Any]) -> bytes:
-    """The body of an answer that has no items any more. Its keys are in DynamoDB's types again."""
-    if "LastEvaluatedKey" in answer:
-        answer["LastEvaluatedKey"] = to_dynamodb(an_item(answer["LastEvaluatedKey"]))
-    for table in answer.get("UnprocessedKeys", {}).values():
-        table["Keys"] = [to_dynamodb(each) for each in a_list(table["Keys"])]
-    return json.dumps(answer, default=lambda binary: base64.b64encode(binary).decode()).encode()
+def _in_dynamodbs_types(key: Any) -> dict[str, Any]:
+    _check_item(key)
+    return to_dynamodb(key)
 
 
 def _value_of(read: dict[str, Any]) -> Any:

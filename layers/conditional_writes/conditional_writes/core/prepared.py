@@ -12,14 +12,14 @@ import inspect
 import json
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
-from conditional_writes.core.bodies import a_list, an_item, as_body, by_table, read_body
+from conditional_writes.core.bodies import READS, found_and_rest, read_body
 from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Item, from_dynamodb
 
@@ -34,16 +34,8 @@ MAXIMUM_THREADS = 2
 ITEMS = "conditional_writes.items"
 """In botocore's answer: the items that were taken out of the body."""
 
-_FOUND = "conditional_writes.found"
-"""In botocore's answer to a read: what was taken out of the body, by the field of `_READS`."""
-
-_READS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "get_item": ("Item", an_item),
-    "query": ("Items", a_list),
-    "scan": ("Items", a_list),
-    "batch_get_item": ("Responses", by_table),
-}
-"""The methods that read, and of their answers the field that has items, and what it is."""
+FOUND = "conditional_writes.found"
+"""In botocore's answer to a read: what was taken out of the body."""
 
 _BODY = "conditional_writes.body"
 """In botocore's answer, until it was looked at: the body of an answer 200."""
@@ -115,7 +107,7 @@ def prepare(client: "DynamoDBClient", *, is_awaited: bool) -> None:
     events = client.meta.events
     # A handler with an id is registered once, be it by two objects that share the events.
     for operation in ("GetItem", "Query", "Scan", "BatchGetItem"):
-        events.register(f"before-parse.dynamodb.{operation}", take_found, unique_id=f"{_FOUND} {operation}")
+        events.register(f"before-parse.dynamodb.{operation}", take_found, unique_id=f"{FOUND} {operation}")
     events.register_first("before-parse.dynamodb", take_from_body, unique_id=ITEMS)
     events.register_first("needs-retry.dynamodb", note_try, unique_id=_WAS_200)
     _prepared[is_awaited].add(client)
@@ -139,46 +131,18 @@ def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> lis
     return large or [from_dynamodb(reason["Item"]) if reason.get("Item") else None for reason in reasons]
 
 
-def found_item(answer: dict[str, Any]) -> Item | None:
-    """The item in the answer to a `get_item`."""
-    if _FOUND in answer:
-        item: Item = answer[_FOUND]
-        return item
-    return from_dynamodb(answer["Item"]) if "Item" in answer else None
-
-
-def found_items(answer: dict[str, Any]) -> Iterable[Item]:
-    """The items in the answer to a `query` or a `scan`."""
-    return answer[_FOUND] if _FOUND in answer else map(from_dynamodb, answer["Items"])
-
-
-def found_by_table(answer: dict[str, Any]) -> Mapping[str, Iterable[Item]]:
-    """The items in the answer to a `batch_get_item`."""
-    if _FOUND in answer:
-        tables: Mapping[str, Iterable[Item]] = answer[_FOUND]
-        return tables
-    return {table: map(from_dynamodb, items) for table, items in answer["Responses"].items()}
-
-
 def take_found(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
     """A handler of botocore's event `before-parse`: takes items out of the body, and leaves the rest to botocore.
 
     It leaves a body that it can't read as it is: botocore reads it, or says what is wrong with it.
     """
     request = current.get()
-    if request is None or request.method not in _READS or not response_dict or customized_response_dict is None:
+    if request is None or request.method not in READS or not response_dict or customized_response_dict is None:
         return
-    if response_dict["status_code"] != 200:
-        return
-    field, checked = _READS[request.method]
-    try:
-        answer = read_body(response_dict["body"])
-        found = checked(answer.pop(field))
-        rest = as_body(answer)
-    except Exception:  # noqa: BLE001 (see above)
-        return
-    customized_response_dict[_FOUND] = found
-    response_dict["body"] = rest
+    if response_dict["status_code"] == 200:
+        with contextlib.suppress(Exception):
+            found, rest = found_and_rest(response_dict["body"], request.method)
+            customized_response_dict[FOUND], response_dict["body"] = found, rest
 
 
 def take_from_body(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:

@@ -9,7 +9,7 @@ from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.core.loop import Observed
 from conditional_writes.core.pauses import growing_pauses
-from conditional_writes.core.prepared import Request, found_by_table, found_item
+from conditional_writes.core.prepared import FOUND, Request
 from conditional_writes.core.steps import Pause, Steps, blocking, steps
 from conditional_writes.core.table_errors import explain
 
@@ -93,6 +93,27 @@ def read_one(
         explain(client, error, [key])
         raise
     return found_item(answer)
+
+
+def found_item(answer: dict[str, Any]) -> Item | None:
+    """The item in the answer to a `get_item`."""
+    if FOUND in answer:
+        item: Item = answer[FOUND]
+        return item
+    return from_dynamodb(answer["Item"]) if "Item" in answer else None
+
+
+def found_items(answer: dict[str, Any]) -> Iterable[Item]:
+    """The items in the answer to a `query` or a `scan`."""
+    return answer[FOUND] if FOUND in answer else map(from_dynamodb, answer["Items"])
+
+
+def found_by_table(answer: dict[str, Any]) -> Mapping[str, Iterable[Item]]:
+    """The items in the answer to a `batch_get_item`."""
+    if FOUND in answer:
+        tables: Mapping[str, Iterable[Item]] = answer[FOUND]
+        return tables
+    return {table: map(from_dynamodb, items) for table, items in answer["Responses"].items()}
 
 
 def projection(names: Sequence[str]) -> dict[str, Any]:

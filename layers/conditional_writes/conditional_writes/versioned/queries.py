@@ -11,7 +11,8 @@ from botocore.exceptions import ClientError
 from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item
 from conditional_writes.core.pauses import growing_pauses
-from conditional_writes.core.prepared import Request, found_items
+from conditional_writes.core.prepared import Request
+from conditional_writes.core.reading import found_items
 from conditional_writes.core.requests import AttributePath, Condition, expression, placeholders
 from conditional_writes.core.steps import Pause, Steps, blocking
 from conditional_writes.core.table_errors import explain_key, explain_table
