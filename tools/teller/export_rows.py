@@ -15,6 +15,7 @@ from conditional_writes.core.bodies import read_body
 from ledger.core.accounts import account_from_item
 from ledger.core.journal import FORMAT
 from ledger.core.money import format_decimal
+from ledger.core.transaction_types import HISTORIC
 
 DECIMAL_PLACES = 10
 WHOLE_DIGITS = 38 - DECIMAL_PLACES
@@ -52,7 +53,10 @@ type Row = dict[str, Any]
 
 
 class Rows(NamedTuple):
-    """The rows of an item by table. The first is about the item itself, of this currency and amount."""
+    """The rows of an item by table. The first is about the item itself.
+
+    `amount` is what it adds to the sum of its currency: nothing, for a historic entry.
+    """
 
     rows: list[tuple[str, Row]]
     currency: str
@@ -164,7 +168,7 @@ def entry_rows(item: bytes) -> Rows:
     for name, value in (request.get("metadata") or {}).items():
         key = {"day": row["day"], "account_id": account_id, "account_version": version}
         rows.append(("metadata", key | {"name": name, "value": value}))
-    return Rows(rows, entry.currency.S, entry.amount.N)
+    return Rows(rows, entry.currency.S, Decimal(0) if request.get("type") == HISTORIC else entry.amount.N)
 
 
 def _plain(values: dict[str, dict[str, Any]]) -> dict[str, Any]:
