@@ -39,12 +39,14 @@ tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"],
 reconciler, checkpoints = Reconciler(client, tables), Checkpoints(client, os.environ["CHECKPOINTS_TABLE"])
 locks = Locks(client, os.environ["LOCKS_TABLE"])
 roots = Roots(client, checkpoints.table, locks.table)
+double_entry = os.environ["DOUBLE_ENTRY"] == "on"
 bucket = os.environ.get("LEDGER_ROOTS_BUCKET")
 published = PublishedRoots.of(bucket) if bucket else None
 
 
 def reconcile(run: Run) -> Iterator[Step]:
-    return NightlyCheck(reconciler, checkpoints, roots, tell, ACCOUNTS_PER_STEP, published).steps(run)
+    check = NightlyCheck(reconciler, checkpoints, roots, tell, ACCOUNTS_PER_STEP, double_entry, published)
+    return check.steps(run)
 
 
 def tell(checked: Sequence[Checked | Gone], tally: Tally) -> None:

@@ -1,5 +1,6 @@
-"""Double entry through the function that posts, on both engines: no amount is on one account alone."""
+"""Double entry: no amount is on one account alone, and the books of each currency sum to zero each night."""
 
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.bodies import (
     transfer,
 )
 from tests.support.ledger import Ledger
+from tests.support.reconciling import Reconciled, mismatches
 from tests.support.samples import IMPORTED
 from tools.local_aws.server import Endpoint
 
@@ -72,3 +74,62 @@ def test_what_has_its_other_side_is_posted_and_a_repetition_gets_its_first_answe
     assert ledger.dead_letters() == []
     assert sum(account.balance for account in ledger.books.accounts.values()) == 100
     assert ledger.books.accounts["bob"].balance == 65
+
+
+BEFORE = datetime(2026, 2, 1, tzinfo=UTC)
+DURING = datetime(2026, 3, 1, 1, 59, 59, tzinfo=UTC)
+"""The first night begins a second later."""
+
+
+@pytest.fixture
+def nights(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    """Books that balance: what came in went out again."""
+    ledger = Reconciled(aws, dynamodb, monkeypatch)
+    moved = [transfer("t-1", 50), compound("c-1", alice=-10, bob=9, fees=1), transfer("t-2", 9, "carol", "dave")]
+    ledger.post_at(BEFORE, *openings("alice", "bob", "fees"), *openings("carol", "dave", limit=-9, currency="JPY"))
+    ledger.post_at(BEFORE, payment("in", "100.5"), *moved)
+    ledger.post_at(BEFORE, payment("out-1", "-40.5"), payment("out-2", -60, "bob", currency="CHF"))
+    ledger.post_at(BEFORE, payment("out-3", -59, "bob"), payment("out-4", -1, "fees"))
+    return ledger
+
+
+def test_a_nights_report_has_what_came_in_and_went_out_and_it_equals_the_balances(nights: Reconciled) -> None:
+    """What is posted meanwhile, or on the other accounts of what is posted meanwhile, counts in the next one."""
+    nights.post_at(DURING, payment("late", 5), transfer("t-3", 2, "alice", "bob"))
+    assert nights.run()["trial_balance"] == {
+        "as_of": "2026-03-01T01:57:55.000+00:00",
+        "accounts_left_out": 0,
+        "currencies": {
+            "EUR": {"came_in": "100.5", "went_out": "100.5", "balances": "0"},
+            "JPY": {"came_in": "0", "went_out": "0", "balances": "0"},
+        },
+    }
+    nights.post_at(DURING + timedelta(hours=9), payment("more", -1), transfer("t-4", 3, "dave", "carol"))
+    report = nights.run(1)
+    assert report["trial_balance"]["currencies"] == {
+        "EUR": {"came_in": "105.5", "went_out": "101.5", "balances": "4"},
+        "JPY": {"came_in": "0", "went_out": "0", "balances": "0"},
+    }
+    assert nights.run(2, whole=True)["trial_balance"]["currencies"] == report["trial_balance"]["currencies"]
+    assert mismatches(report) == ""
+
+
+def test_in_double_entry_a_planted_entry_with_one_side_is_found_by_the_nightly_check(nights: Reconciled) -> None:
+    nights.double_entry = True
+    assert mismatches(nights.run()) == ""
+    nights.post_at(DURING, payment("planted", 5))  # by a function that knows nothing of double entry
+    assert mismatches(nights.run()) == ""
+    report = nights.run(1)
+    assert report["first_mismatches"] == [
+        "all accounts: trial balance: EUR: the balances sum to 5, expected 0 in double entry"
+    ]
+
+
+def test_accounts_of_which_the_sums_are_not_known_are_left_out_and_nothing_is_said_of_the_others(
+    nights: Reconciled,
+) -> None:
+    nights.run()
+    nights.post(payment("today", 5))  # long after the time of the night, which had other entries of the account
+    nights.run(0.5)
+    report = nights.run(1)
+    assert (report["trial_balance"]["accounts_left_out"], mismatches(report)) == (1, "")

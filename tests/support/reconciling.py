@@ -41,13 +41,15 @@ class Reconciled(Ledger):
 
     `index` is the journal's index as it sees it. Before each query of a journal `before_query` is called with the
     account id: it may raise an error of AWS's, or kill the process. A query takes `query_seconds` of the clock. The
-    process is killed before call number `kill_at`. Roots are `published` from the next process on.
+    process is killed before call number `kill_at`. Roots are `published` from the next process on, which knows of
+    `double_entry`, too.
     """
 
     def __init__(self, aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         self.index = LateIndex()
         self.published: PublishedRoots | None = None
+        self.double_entry = False
         self.before_query: Callable[[str], None] = lambda account_id: None
         self.before_call = self._before_call
         self.query_seconds, self.kill_at = 0.0, 0
@@ -64,7 +66,7 @@ class Reconciled(Ledger):
 
     def new_process(self) -> ModuleType:
         function = self.job("reconcile_accounts")
-        function.published = self.published
+        function.published, function.double_entry = self.published, self.double_entry
         self.watch(function.client)
         self.index.watch(function.client)
         return function

@@ -111,6 +111,7 @@ def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **v
         "REVERSALS_TABLE": tables.reversals,
         "CHECKPOINTS_TABLE": tables.checkpoints,
         "LOCKS_TABLE": locks_table,
+        "DOUBLE_ENTRY": "off",
     }
     return load_function("reconcile_accounts", dynamodb, fixed | JOB_QUEUES | variables)
 

@@ -16,6 +16,7 @@ from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.decoding import attribute, version
 from ledger.core.hash_trees import HashTree, hash_of
+from ledger.core.turnovers import Turnovers
 from ledger.unconditional_writes import write_all
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ CYCLE_DAYS = 30
 class Checkpoint(NamedTuple):
     """The account as it was when no mismatch was found, and the day on which its journal was last replayed whole.
 
-    `seals` is the tree of its entries' seals.
+    `seals` is the tree of its entries' seals, `turnovers` what they did. None: that isn't known.
     """
 
     account: Account
     whole_on: date
     seals: HashTree
+    turnovers: Turnovers | None = None
 
     def is_whole_due(self, day: date) -> bool:
         """Whether the whole journal is due on this day: the account's day of the cycle has come since the last time.
@@ -82,13 +84,24 @@ def _request(account_id: str, checkpoint: Checkpoint | None) -> Any:
         return {"DeleteRequest": {"Key": to_dynamodb(key_of(account_id))}}
     item = key_of(account_id) | account_item(checkpoint.account) | {"whole_on": checkpoint.whole_on.isoformat()}
     item["peaks"] = list(checkpoint.seals.peaks)
+    if checkpoint.turnovers:
+        item["turnovers"] = checkpoint.turnovers.as_item()
     return {"PutRequest": {"Item": to_dynamodb(item)}}
 
 
 def _checkpoint(item: Item) -> Checkpoint | None:
     try:
-        return Checkpoint(account_from_item(item), date.fromisoformat(item["whole_on"]), tree_in(item))
+        account, turnovers = account_from_item(item), _turnovers(item)
+        known = turnovers if turnovers and turnovers.total.balance == account.balance else None
+        return Checkpoint(account, date.fromisoformat(item["whole_on"]), tree_in(item), known)
     except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _turnovers(item: Item) -> Turnovers | None:
+    try:
+        return Turnovers.from_item(item["turnovers"])
+    except (KeyError, TypeError, ArithmeticError):
         return None
 
 

@@ -11,6 +11,7 @@ published: `roots.py`.
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
@@ -18,8 +19,9 @@ from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from conditional_writes.core.reading import projection
 from ledger.account_pages import AccountPage, account_page
 from ledger.checkpoints import Checkpoint, Checkpoints
-from ledger.core.accounts import Account
+from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, timestamp
 from ledger.core.hash_trees import HashTree
+from ledger.core.turnovers import TrialBalance
 from ledger.journal_versions import AWS_ERRORS
 from ledger.published_roots import PublishedRoots
 from ledger.reconciler import (
@@ -109,10 +111,14 @@ class Tally(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A mismatch of the table Checkpoints as a whole: which account it is about isn't known."""
+    """A mismatch of all accounts, or of their checkpoints: which account it is about isn't known."""
 
-    what: Literal["wrong root", "missing accounts"]
+    what: Literal["wrong root", "missing accounts", "trial balance"]
     sentence: str
+
+    def __str__(self) -> str:
+        of = "all accounts" if self.what == "trial balance" else "table Checkpoints"
+        return f"{of}: {self.what}: {self.sentence}"
 
 
 class Progress(NamedTuple):
@@ -123,13 +129,15 @@ class Progress(NamedTuple):
 
     place: Place = Place()
     tally: Tally = Tally()
+    trial_balance: TrialBalance = TrialBalance()
     part: Literal["last root", "accounts", "root"] = "last root"
     walk: Walk = Walk()
     root_before: Literal["confirmed", "changed", "unknown"] = "unknown"
 
     def as_item(self) -> Item:
         parts = {"part": self.part, "walk": self.walk, "root_before": self.root_before}
-        return self.place._asdict() | self.tally._asdict() | parts
+        trial_balance = {"trial_balance": self.trial_balance.as_item()}
+        return self.place._asdict() | self.tally._asdict() | trial_balance | parts
 
     @classmethod
     def from_item(cls, item: Item) -> "Progress":
@@ -138,14 +146,15 @@ class Progress(NamedTuple):
         numbers = {name: int(value) for name, value in tally.items() if not isinstance(value, list)}
         after, accounts, ranges, (size, peaks) = item["walk"]
         walk = Walk(after, int(accounts), tuple(ranges), HashTree(int(size), tuple(peaks)))
-        return cls(place, Tally(**tally | numbers), item["part"], walk, item["root_before"])
+        trial_balance = TrialBalance.from_item(item["trial_balance"])
+        return cls(place, Tally(**tally | numbers), trial_balance, item["part"], walk, item["root_before"])
 
 
 class NightlyCheck(NamedTuple):
     """The work of the job `reconcile_accounts`. A step checks at most so many accounts.
 
     `tell` gets the results for accounts, with their tally, before the run's progress has them; and what is gone. Roots
-    are `published` in a bucket, if there is one.
+    are `published` in a bucket, if there is one. In `double_entry` the balances of each currency sum to zero.
     """
 
     reconciler: Reconciler
@@ -153,12 +162,13 @@ class NightlyCheck(NamedTuple):
     roots: Roots
     tell: Callable[[Sequence[Checked | Gone], Tally], None]
     accounts_per_step: int
+    double_entry: bool = False
     published: PublishedRoots | None = None
 
     def steps(self, run: Run) -> Iterator[Step]:
         """A step is a page of accounts, side by side, or a part of the check of one account. Raises InvalidEvent."""
-        night = Night(run.scheduled_time.date(), flag_of(run.event, "whole"))
-        progress = Progress.from_item(run.checkpoint) if run.checkpoint else Progress()
+        progress = Progress.from_item(run.checkpoint) if run.checkpoint else _beginning(run)
+        night = Night(run.scheduled_time.date(), flag_of(run.event, "whole"), progress.trial_balance.as_of)
         if run.after_kill and (after_kill := self._after_kill(progress)) != progress:
             progress = after_kill
             yield Step(progress.as_item())
@@ -181,7 +191,10 @@ class NightlyCheck(NamedTuple):
         if self.published and (first := self.published.publish(root)).root != root.root:
             sentence = f"it is {root.root}, the bucket has {first.root} for this run since before"
             progress = self._with(progress, Gone("wrong root", sentence))
+        for sentence in progress.trial_balance.wrong(double_entry=self.double_entry):
+            progress = self._with(progress, Gone("trial balance", sentence))
         report: Item = progress.tally._asdict() | {"root": root.root, "root_before": progress.root_before}
+        report["trial_balance"] = progress.trial_balance.as_report()
         yield Step(progress.as_item(), report, writes=[self.roots.record(root)])
 
     def _last_root(self, run: Run, progress: Progress) -> Generator[Step, None, Progress]:
@@ -206,7 +219,7 @@ class NightlyCheck(NamedTuple):
 
     def _with(self, progress: Progress, gone: Gone) -> Progress:
         """The progress with one more mismatch, after it was told."""
-        tally = Tally(mismatches=1, first_mismatches=[f"table Checkpoints: {gone.what}: {gone.sentence}"])
+        tally = Tally(mismatches=1, first_mismatches=[str(gone)])
         self.tell([gone], tally)
         return progress._replace(tally=progress.tally.plus(tally))
 
@@ -226,9 +239,9 @@ class NightlyCheck(NamedTuple):
                 place = Place(checked[-1].account_id if checked else progress.place.after, alone=1)
                 if result:
                     place = place._replace(begun=result.target.account_id, position=result.as_item())
-                return progress._replace(place=place, tally=self._counted(progress, checked)), False
+                return self._counted(progress, checked)._replace(place=place), False
             checked.append(result)
-        return progress._replace(place=Place(page.after), tally=self._counted(progress, checked)), page.after is None
+        return self._counted(progress, checked)._replace(place=Place(page.after)), page.after is None
 
     def _side_by_side(self, items: Sequence[Item], night: Night) -> list[Checked | Position | None]:
         """The results for accounts, in order. None if the reads of an account failed, or if no time was left for it."""
@@ -258,7 +271,7 @@ class NightlyCheck(NamedTuple):
                 position = result
                 progress = progress._replace(place=progress.place._replace(position=position.as_item(), kills=0))
                 yield Step(progress.as_item(), next_seconds=LONGEST_ALONE_SECONDS)
-            progress = progress._replace(tally=self._counted(progress, [result]))
+            progress = self._counted(progress, [result])
         place = Place(page.after, alone=progress.place.alone - 1)
         return progress._replace(place=place), page.after is None
 
@@ -290,10 +303,10 @@ class NightlyCheck(NamedTuple):
             return progress._replace(place=place._replace(kills=kills))
         reason = f"the function was killed {kills} times while it checked this account alone"
         skipped = self._counted(progress, [Skipped(place.begun, reason)])
-        return progress._replace(place=Place(place.begun, alone=place.alone - 1), tally=skipped)
+        return skipped._replace(place=Place(place.begun, alone=place.alone - 1))
 
-    def _counted(self, progress: Progress, checked: Sequence[Checked]) -> Tally:
-        """The tally with these results, after they were told, and their checkpoints saved.
+    def _counted(self, progress: Progress, checked: Sequence[Checked]) -> Progress:
+        """The progress with these results, after they were told, and their checkpoints saved.
 
         The checkpoint of an account with mismatches, or of a skipped one, is deleted: so it is replayed whole each
         night until it is mended.
@@ -308,8 +321,18 @@ class NightlyCheck(NamedTuple):
                 case Mismatched() | Skipped():
                     changed[each.account_id] = None
         self.checkpoints.write(changed, Deadline.after(CHECKPOINTS_SECONDS))
-        return progress.tally.plus(tally)
+        trial_balance = progress.trial_balance
+        for each in checked:
+            found = (each.currency, each.turnover) if isinstance(each, Sound) else ("", None)
+            trial_balance = trial_balance.plus(*found)
+        return progress._replace(tally=progress.tally.plus(tally), trial_balance=trial_balance)
 
     def _accounts(self, run: Run, progress: Progress, limit: int) -> AccountPage:
         tables, only = self.reconciler.tables, projection(Account.__struct_fields__)
         return account_page(self.reconciler.client, tables.accounts, progress.place.after, limit, **only)
+
+
+def _beginning(run: Run) -> Progress:
+    """The sums are those of a moment so long ago that what was posted before it can be read."""
+    now = min(run.scheduled_time, datetime.now(UTC))
+    return Progress(trial_balance=TrialBalance(timestamp(now - LONGEST_POSTING - CLOCK_SKEW)))

@@ -29,6 +29,7 @@ from ledger.core.mismatches import MOST_MISMATCHES, Mismatch, quoted_id
 from ledger.core.replay import Replay
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.sums import SUMS, ReversalSum, hash_of
+from ledger.core.turnovers import Turnover, Turnovers
 from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, IndexIsLate, JournalVersions
 from ledger.surroundings import JournalSurroundings
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables
@@ -50,10 +51,11 @@ PAUSES_SECONDS = (0.05, 0.2, 1.0)
 
 
 class Night(NamedTuple):
-    """A run of the reconciliation: its day, and whether it replays every journal whole."""
+    """A run of the reconciliation: its day, whether it replays every journal whole, and the moment of its sums."""
 
     day: date
     whole: bool = False
+    as_of: str = ""
 
     def is_whole(self, checkpoint: Checkpoint) -> bool:
         """Whether the journal of this checkpoint's account is replayed whole."""
@@ -63,12 +65,15 @@ class Night(NamedTuple):
 class Sound(NamedTuple):
     """An account that is as its journal says. Its checkpoint is a new one, or None if the one before is still true.
 
-    `is_whole`: its whole journal was replayed.
+    `is_whole`: its whole journal was replayed. `turnover` is what its entries did before the night's moment; None if
+    that isn't known.
     """
 
     account_id: str
     new_checkpoint: Checkpoint | None
     is_whole: bool
+    currency: str
+    turnover: Turnover | None
 
 
 class Mismatched(NamedTuple):
@@ -92,8 +97,9 @@ class Position(NamedTuple):
     """How far the replay of a journal has come. Its size doesn't depend on the journal's.
 
     `target` is the account as it was when the replay began, `replayed` the account as the entries so far give it, and
-    `reversals` and `seals` are those of these entries. The replay `is_whole` if it began with the first entry. What
-    comes next is another page of `entries`, one of the `table` to be added up, or the `end`; nothing if it is `done`.
+    `reversals`, `seals` and `turnovers` are those of these entries. The replay `is_whole` if it began with the first
+    entry. What comes next is another page of `entries`, one of the `table` to be added up, or the `end`; nothing if it
+    is `done`.
 
     `index_sum` has the entries of the index, `table_sum` those of the table until `after`, a transaction id. `last` is
     the version and the transaction id of the last one of the table's entries so far, in the order of versions.
@@ -109,6 +115,7 @@ class Position(NamedTuple):
     table_sum: int = 0
     after: str | None = None
     last: tuple[int, str] = (0, "")
+    turnovers: Turnovers | None = None
 
     @property
     def version(self) -> int:
@@ -116,7 +123,8 @@ class Position(NamedTuple):
 
     def as_item(self) -> Item:
         replayed = account_item(self.replayed) if self.replayed else None
-        return self._asdict() | {"target": account_item(self.target), "replayed": replayed}
+        turnovers = self.turnovers.as_item() if self.turnovers else None
+        return self._asdict() | {"target": account_item(self.target), "replayed": replayed, "turnovers": turnovers}
 
     @classmethod
     def from_item(cls, item: Item) -> "Position":
@@ -131,6 +139,7 @@ class Position(NamedTuple):
             table_sum=int(item["table_sum"]),
             after=item["after"],
             last=(int(item["last"][0]), item["last"][1]),
+            turnovers=Turnovers.from_item(item["turnovers"]) if item["turnovers"] else None,
         )
 
 
@@ -157,11 +166,11 @@ class Reconciler(NamedTuple):
         try:
             account = account_from_item(item)
             if checkpoint and checkpoint.account == account and not night.is_whole(checkpoint):
-                return Sound(account.account_id, None, is_whole=False)
+                return _sound_as_before(checkpoint, night)
             if position is None or not (position.is_whole or checkpoint):  # what it began with is gone: it was wrong
                 start = position = _beginning(account, checkpoint, night)
             while True:
-                further, found = self._look(position, saved, deadline)
+                further, found = self._look(position, saved, night, deadline)
                 if found:
                     return Mismatched(account.account_id, found)
                 position = further
@@ -186,12 +195,13 @@ class Reconciler(NamedTuple):
         ]
         in_parallel(lambda read: read(), reads)
 
-    def _look(self, position: Position, saved: Account | None, deadline: Deadline) -> Look:
+    def _look(self, position: Position, saved: Account | None, night: Night, deadline: Deadline) -> Look:
         """Only a whole replay has mismatches, and only those that last."""
         match position:
             case Position(is_whole=False):
                 further, found = self._replayed(position, None, deadline)
-                return (Position(position.target, None, is_whole=True) if found else further), []
+                begun_anew = Position(position.target, None, is_whole=True, turnovers=Turnovers(night.as_of))
+                return (begun_anew if found else further), []
             case Position(next="entries"):
                 return _lasting(lambda: self._replayed(position, saved, deadline))
             case Position(next="table"):
@@ -209,7 +219,9 @@ class Reconciler(NamedTuple):
         mismatches = replay.mismatches(entries, through, around, datetime.now(UTC))
         found = list(itertools.islice(mismatches, MOST_MISMATCHES))
         seals = position.seals.with_leaves(entry.seal for entry in entries)
+        turnovers = position.turnovers and position.turnovers.with_entries(entries)
         further = further._replace(replayed=replay.account, reversals=replay.reversals, seals=seals)
+        further = further._replace(turnovers=turnovers)
         if through < position.target.version:
             return further._replace(next="entries"), found
         return (further if position.is_whole else further._replace(next="done")), found
@@ -291,15 +303,27 @@ class Reconciler(NamedTuple):
 def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) -> Position:
     """If no entries were added since the checkpoint, and it isn't the account, only the whole journal can tell why."""
     if checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version:
-        return Position(account, None, is_whole=True)
-    return Position(account, checkpoint.account, is_whole=False, seals=checkpoint.seals)
+        return Position(account, None, is_whole=True, turnovers=Turnovers(night.as_of))
+    turnovers = _turnovers_at(checkpoint, night)
+    return Position(account, checkpoint.account, is_whole=False, seals=checkpoint.seals, turnovers=turnovers)
+
+
+def _turnovers_at(checkpoint: Checkpoint, night: Night) -> Turnovers | None:
+    return checkpoint.turnovers and checkpoint.turnovers.at(night.as_of, checkpoint.account.posted_at or "")
+
+
+def _sound_as_before(checkpoint: Checkpoint, night: Night) -> Sound:
+    account, turnovers = checkpoint.account, _turnovers_at(checkpoint, night)
+    before = turnovers and turnovers.before
+    return Sound(account.account_id, None, is_whole=False, currency=account.currency, turnover=before)
 
 
 def _sound(last: Position, checkpoint: Checkpoint | None, night: Night) -> Sound:
     """The account after the last page of its replay."""
     whole_on = night.day if last.is_whole or checkpoint is None else checkpoint.whole_on
-    new = Checkpoint(last.target, whole_on, last.seals)
-    return Sound(last.target.account_id, None if new == checkpoint else new, last.is_whole)
+    new = Checkpoint(last.target, whole_on, last.seals, last.turnovers)
+    saved, before = None if new == checkpoint else new, last.turnovers and last.turnovers.before
+    return Sound(last.target.account_id, saved, last.is_whole, last.target.currency, before)
 
 
 def _lasting(look: Callable[[], Look]) -> Look:

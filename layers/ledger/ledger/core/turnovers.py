@@ -1,0 +1,133 @@
+"""What came into the ledger and went out of it, per currency; and the trial balance: the sum of all balances.
+
+A night's accounts are read one after another, while others post. So the sums are those of one moment before the run:
+each entry of a transaction has the same time, and the entries before that moment have all been there since.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from ledger.core.journal import JournalEntry
+from ledger.core.money import WIDE, format_decimal
+
+MOST_CURRENCIES = 500
+"""In a report. Accounts of further ones are left out of it."""
+
+
+class Turnover(NamedTuple):
+    """What entries did to balances. `came_in` and `went_out` are sizes of amounts on one account alone; `moved` is the
+    sum of the amounts of transactions of several accounts, which is 0 over all accounts.
+    """
+
+    came_in: Decimal = Decimal(0)
+    went_out: Decimal = Decimal(0)
+    moved: Decimal = Decimal(0)
+
+    @property
+    def balance(self) -> Decimal:
+        return WIDE.add(WIDE.subtract(self.came_in, self.went_out), self.moved)
+
+    def plus(self, other: "Turnover") -> "Turnover":
+        return Turnover(*map(WIDE.add, self, other))
+
+    def minus(self, other: "Turnover") -> "Turnover":
+        return Turnover(*map(WIDE.subtract, self, other))
+
+    def with_entry(self, entry: JournalEntry) -> "Turnover":
+        amount = entry.outcome.amount
+        if len(entry.account_ids) > 1:
+            return self._replace(moved=WIDE.add(self.moved, amount))
+        if amount < 0:
+            return self._replace(went_out=WIDE.subtract(self.went_out, amount))
+        return self._replace(came_in=WIDE.add(self.came_in, amount))
+
+    def as_item(self) -> list[str]:
+        """As texts: a sum may have more digits than a number of DynamoDB's."""
+        return list(map(format_decimal, self))
+
+    @classmethod
+    def from_item(cls, item: Iterable[str]) -> "Turnover":
+        """Raises TypeError or ArithmeticError for an item that is none."""
+        return cls(*map(Decimal, item))
+
+
+class Turnovers(NamedTuple):
+    """What an account's entries did: all of them, and those `since` a moment. None: that isn't known."""
+
+    as_of: str
+    total: Turnover = Turnover()
+    since: Turnover | None = Turnover()
+
+    @property
+    def before(self) -> Turnover | None:
+        return self.total.minus(self.since) if self.since is not None else None
+
+    def at(self, as_of: str, last_posted_at: str) -> "Turnovers":
+        """The same of another moment, if the last entry is before it."""
+        if as_of == self.as_of:
+            return self
+        return Turnovers(as_of, self.total, Turnover() if last_posted_at < as_of else None)
+
+    def with_entries(self, entries: Iterable[JournalEntry]) -> "Turnovers":
+        found = self
+        for entry in entries:
+            found = found._replace(total=found.total.with_entry(entry))
+            if found.since is not None and entry.outcome.posted_at >= self.as_of:
+                found = found._replace(since=found.since.with_entry(entry))
+        return found
+
+    def as_item(self) -> dict[str, Any]:
+        since = self.since.as_item() if self.since is not None else None
+        return {"as_of": self.as_of, "total": self.total.as_item(), "since": since}
+
+    @classmethod
+    def from_item(cls, item: Mapping[str, Any]) -> "Turnovers":
+        """Raises KeyError, TypeError or ArithmeticError for an item that is none."""
+        since = Turnover.from_item(item["since"]) if item["since"] is not None else None
+        return cls(str(item["as_of"]), Turnover.from_item(item["total"]), since)
+
+
+class TrialBalance(NamedTuple):
+    """The sums of all accounts at a moment, by currency. `accounts_left_out` are those of which it isn't known."""
+
+    as_of: str = ""
+    currencies: Mapping[str, Turnover] = {}
+    accounts_left_out: int = 0
+
+    def plus(self, currency: str, turnover: Turnover | None) -> "TrialBalance":
+        """With an account's. None: it isn't known."""
+        is_new = currency not in self.currencies
+        if turnover is None or (is_new and len(self.currencies) >= MOST_CURRENCIES):
+            return self._replace(accounts_left_out=self.accounts_left_out + 1)
+        so_far = self.currencies.get(currency, Turnover())
+        return self._replace(currencies={**self.currencies, currency: so_far.plus(turnover)})
+
+    def wrong(self, *, double_entry: bool) -> Iterator[str]:
+        """A sentence for each currency in which the sums don't agree, if they are those of all accounts."""
+        for currency, of in sorted(self.currencies.items()) if not self.accounts_left_out else ():
+            if of.moved:
+                came_in, went_out, balances = map(format_decimal, (of.came_in, of.went_out, of.balance))
+                yield f"{currency}: {came_in} came in, {went_out} went out, and the balances sum to {balances}"
+            elif double_entry and of.balance:
+                yield f"{currency}: the balances sum to {format_decimal(of.balance)}, expected 0 in double entry"
+
+    def as_report(self) -> dict[str, Any]:
+        currencies = {
+            currency: {
+                "came_in": format_decimal(of.came_in),
+                "went_out": format_decimal(of.went_out),
+                "balances": format_decimal(of.balance),
+            }
+            for currency, of in sorted(self.currencies.items())
+        }
+        return {"as_of": self.as_of, "accounts_left_out": self.accounts_left_out, "currencies": currencies}
+
+    def as_item(self) -> dict[str, Any]:
+        currencies = {currency: of.as_item() for currency, of in self.currencies.items()}
+        return {"as_of": self.as_of, "accounts_left_out": self.accounts_left_out, "currencies": currencies}
+
+    @classmethod
+    def from_item(cls, item: Mapping[str, Any]) -> "TrialBalance":
+        currencies = {currency: Turnover.from_item(of) for currency, of in item["currencies"].items()}
+        return cls(item["as_of"], currencies, int(item["accounts_left_out"]))
