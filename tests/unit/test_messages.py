@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
-from ledger.core.decoding import INVISIBLE, MAXIMUM_BODY_BYTES
+from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
@@ -215,63 +215,6 @@ def test_a_number_of_any_message_is_in_its_range_and_spelled_as_in_json(
     wrong |= dict.fromkeys(OUT_OF_RANGE[expected], f"expected {expected.value}")
     reasons = {value: reason_of(body_with(name, field, value)) for value in wrong}
     assert reasons == {value: f"{field}: {sentence}" for value, sentence in wrong.items()}
-
-
-CAN_NOT_BE_SEEN = {
-    "a zero-width space": ("order\u200b", "U+200B at character 6 can't be seen"),
-    "NUL": ("\0", "U+0000 at character 1 can't be seen"),
-    "a newline": ("a\nb", "U+000A at character 2 can't be seen"),
-    "a C1 control": ("a\x9b", "U+009B at character 2 can't be seen"),
-    "a line separator": ("a\u2028b", "U+2028 at character 2 can't be seen"),
-    "private use": ("\ue000", "U+E000 at character 1 can't be seen"),
-    "unassigned": ("a\U000e0fff", "U+E0FFF at character 2 can't be seen"),
-    "a right-to-left override": ("\u202ea", "U+202E at character 1 can't be seen"),
-    "a no-break space inside": ("a\xa0b", "U+00A0 at character 2 can't be seen"),
-    "an emoji that is joined": ("\U0001f469\u200d\U0001f4bb", "U+200D at character 2 can't be seen"),
-    "a variation selector": ("\u2764\ufe0f", "U+FE0F at character 2 can't be seen"),
-    "a Hangul filler": ("\u3164", "U+3164 at character 1 can't be seen"),
-    "a Braille blank": ("a\u2800", "U+2800 at character 2 can't be seen"),
-    "a grapheme joiner": ("a\u034fb", "U+034F at character 2 can't be seen"),
-    "a blank at the end": ("order ", "U+0020 at character 6 can't be seen at an end"),
-    "a blank at the beginning": (" é", "U+0020 at character 1 can't be seen at an end"),
-    "letters apart from their accents": ("cafe\u0301", "U+0065 at character 4 isn't in Unicode's normal form NFC"),
-    "a sign that is a letter": ("\u212a", "U+212A at character 1 isn't in Unicode's normal form NFC"),
-    "a Cyrillic letter in Latin": ("p\u0430y", "U+0430 at character 2 is Cyrillic, U+0070 at character 1 isn't"),
-    "a Latin letter in Greek": ("\u03b1a", "U+0061 at character 2 is Latin, U+03B1 at character 1 isn't"),
-    "a Greek letter in Cyrillic": ("\u0430\u03bf", "U+03BF at character 2 is Greek, U+0430 at character 1 isn't"),
-}
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        (transaction_body, "transaction_id"),
-        (transaction_body, "account_id"),
-        (transfer_body, "to_account_id"),
-        (posting_body, "hold_id"),
-        (posting_body, "to_account_id"),
-        (reversal_body, "of_transaction_id"),
-    ],
-)
-@pytest.mark.parametrize(("text", "sentence"), CAN_NOT_BE_SEEN.values(), ids=CAN_NOT_BE_SEEN)
-def test_an_id_that_can_not_be_seen_is_refused_with_the_place_of_the_character(
-    body: Callable[..., str], field: str, text: str, sentence: str
-) -> None:
-    assert reason_of(body(**{field: json.dumps(text)})) == f"{field}: {sentence}"
-
-
-@pytest.mark.parametrize("text", ["a b", "café", "\U0001f3e6", "订单A", "ご注文", "заказ-1", "αβ", "#/=%", "ß"])
-def test_an_id_in_any_script_is_valid(text: str) -> None:
-    assert decode(transaction_body(transaction_id=json.dumps(text))).transaction_id == text
-
-
-def test_each_character_of_unicode_that_is_ignored_by_default_is_refused() -> None:
-    """The ranges are those of DerivedCoreProperties.txt, Unicode 15.1: Default_Ignorable_Code_Point."""
-    ranges = "00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0"
-    ranges += " FFF0-FFF8 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF"
-    for first, _, last in (each.partition("-") for each in ranges.split()):
-        for number in range(int(first, 16), int(last or first, 16) + 1):
-            assert not chr(number).isprintable() or chr(number) in INVISIBLE, hex(number)
 
 
 OF_MONTH = ChargeInterest.at("alice", datetime(2026, 3, 1, tzinfo=UTC))
