@@ -1,4 +1,4 @@
-"""Ids that look alike, are invisible, or are hostile to a terminal, a spreadsheet or a page: refused, or shown as text."""
+"""Ids that look alike, are invisible, or are hostile to a terminal or a spreadsheet: refused, or shown as text."""
 
 import csv
 import functools
