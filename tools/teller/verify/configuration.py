@@ -49,14 +49,15 @@ class Compared:
             "AWS::CloudWatch::Alarm": self._alarm,
             "AWS::Logs::LogGroup": self._log_group,
             "AWS::Scheduler::Schedule": self._schedule,
+            "AWS::IAM::Role": self._role,
         }
         if not self.local:
-            self.by_kind |= {"AWS::Events::EventBus": self._bus}
+            self.by_kind |= {"AWS::Events::EventBus": self._bus, "AWS::Events::Archive": self._archive}
         self.only_on_aws = (
             [
                 "tables: encryption, TTL and point-in-time recovery",
                 "functions: recursion",
-                "the bus: its dead-letter queue and its key",
+                "the bus: its dead-letter queue, its key and its archive",
                 "queues: their policies",
             ]
             if self.local
@@ -205,6 +206,20 @@ class Compared:
     def _bus(self, name: str, expected: Any) -> Iterator[str]:
         found = self.run.client("events").describe_event_bus(Name=self.resources[name])
         yield from self._differences(name, expected, found)
+
+    def _archive(self, name: str, expected: Any) -> Iterator[str]:
+        found = self.run.client("events").describe_archive(ArchiveName=self.resources[name])
+        expected = dict(expected)
+        expected["EventSourceArn"] = expected.pop("SourceArn")
+        yield from self._differences(name, expected, found)
+
+    def _role(self, name: str, expected: Any) -> Iterator[str]:
+        """Who may take the role, and its boundary. What it may do: permissions.py."""
+        found = self.run.client("iam").get_role(RoleName=self.resources[name])["Role"]
+        boundary = found.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn")
+        yield from self._differences(name, {"boundary": expected.get("PermissionsBoundary")}, {"boundary": boundary})
+        trusted = [_spelled(policy["AssumeRolePolicyDocument"]["Statement"]) for policy in (expected, found)]
+        yield from self._differences(f"{name}.AssumeRolePolicyDocument", *trusted)
 
 
 def _is_layer(resource: Mapping[str, Any]) -> bool:

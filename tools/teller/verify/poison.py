@@ -2,6 +2,8 @@
 
 import json
 
+from tools.teller.job_records import JOBS
+from tools.teller.job_runs import begin
 from tools.teller.letters import QueueName
 from tools.teller.verify.own_letters import take_own
 from tools.teller.verify.run import Run, payment
@@ -23,7 +25,10 @@ def poison(run: Run, step: Step) -> None:
     }
     for queue, codes in expected.items():
         run.send(queue.capitalize(), codes)
-    step.sent = "3 transactions and a profile update that can't be processed"
+    job = {"job": f"none of {run.name}"}
+    begin(run.deployment, JOBS["reconcile_accounts"], job)
+    expected[QueueName.JOBS] = {json.dumps(job): "INVALID_EVENT"}
+    step.sent = "3 transactions, a profile update and a job's message that can't be processed"
     for queue, codes in expected.items():
         letters = take_own(run, queue, len(codes))
         step.check(

@@ -1,6 +1,7 @@
 """Step 8: the stack is what its last deployment left, the quotas have room for it, and its alarms reach somebody."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tools.teller.verify.run import Run
@@ -10,6 +11,11 @@ UNITS_PER_TRANSACTION = 5
 """Write units of a transaction that is alone in its batch, its index included."""
 OF_OTHERS = 10
 """Concurrent executions for what the parameters don't bound: the stream, readers, and who publishes again."""
+PUT_EVENTS = "PutEvents throttle limit in transactions per second"
+"""A quota's name."""
+PUT_EVENTS_OF_AN_INVOCATION = 10
+"""Requests a second: a batch at once posts some 100 transactions a second, and a request has ten events."""
+CLOCKS_DIFFER = timedelta(minutes=5)
 TOPICS = ("AlarmTopicArn", "WorkingHoursAlarmTopicArn")
 REACHED = "an alarm's topic has a confirmed subscription"
 
@@ -18,7 +24,10 @@ def quotas(run: Run, step: Step) -> None:
     [stack] = run.client("cloudformation").describe_stacks(StackName=run.deployment.name)["Stacks"]
     is_sound = "ROLLBACK" not in stack["StackStatus"] and not stack["StackStatus"].endswith("FAILED")
     step.check("the last deployment succeeded", *different("stack, status", True, is_sound))
-    claims = ("the account has the concurrency that the parameters allow", "DynamoDB's quotas are known")
+    claims = (
+        "the account has the concurrency that the parameters allow",
+        "EventBridge takes the events of so many transactions",
+    )
     if run.deployment.is_local:
         for claim in (*claims, "what prod keeps is kept in the processed template", REACHED):
             step.only_on_aws(claim, "a local AWS has no quotas, no processed template and no alarms that ring")
@@ -33,12 +42,44 @@ def quotas(run: Run, step: Step) -> None:
     step.check(claims[0], *short)
     limits = run.client("dynamodb").describe_limits()
     units = limits["TableMaxWriteCapacityUnits"]
-    step.check(claims[1])
     step.measure(
         f"{limit:,} concurrent executions, {needed:,} needed; {units:,} write units a second of a table: "
         f"{units // UNITS_PER_TRANSACTION:,} transactions, each alone"
     )
     _check_alarms(run, step)
+    step.measure(f"{_throttled(run):,.0f} throttled requests to tables during the run, as far as CloudWatch has them")
+    _check_put_events(run, step, claims[1])
+
+
+def _check_put_events(run: Run, step: Step, claim: str) -> None:
+    needed = PUT_EVENTS_OF_AN_INVOCATION * int(run.resources.parameters["MaximumConcurrency"])
+    pages = run.client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="events")
+    [quota] = [each["Value"] for page in pages for each in page["Quotas"] if each["QuotaName"] == PUT_EVENTS] or [None]
+    if quota is None:
+        step.not_tried(claim, f"Service Quotas has no quota of this name: {PUT_EVENTS}")
+        return
+    short = f"EventBridge, PutEvents a second: expected at least {needed:,}, got {quota:,.0f}"
+    step.check(claim, *([short] if quota < needed else []))
+
+
+def _throttled(run: Run) -> float:
+    """A new table takes 4,000 write units a second: docs/capacity.md"""
+    cloudwatch, ended = run.client("cloudwatch"), datetime.now(UTC) + CLOCKS_DIFFER
+    points = [
+        point
+        for table in ("AccountsTableName", "JournalTableName")
+        for metric in ("ReadThrottleEvents", "WriteThrottleEvents")
+        for point in cloudwatch.get_metric_statistics(
+            Namespace="AWS/DynamoDB",
+            MetricName=metric,
+            Dimensions=[{"Name": "TableName", "Value": run.deployment[table]}],
+            StartTime=run.began,
+            EndTime=ended,
+            Period=3600,
+            Statistics=["Sum"],
+        )["Datapoints"]
+    ]
+    return sum(point["Sum"] for point in points)
 
 
 def _check_alarms(run: Run, step: Step) -> None:

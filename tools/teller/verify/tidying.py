@@ -37,7 +37,7 @@ def _delete_profiles(run: Run) -> None:
 
 def _delete_dead_letters(run: Run) -> None:
     """Those that a step left, because it failed before."""
-    for queue in (QueueName.TRANSACTIONS, QueueName.ADMINISTRATION, QueueName.PROFILES):
+    for queue in (QueueName.TRANSACTIONS, QueueName.ADMINISTRATION, QueueName.PROFILES, QueueName.JOBS):
         take_those_there(run, queue)
 
 
