@@ -142,6 +142,7 @@ def is_poison(letter: DeadLetter) -> bool:
     if is_invalid(decode, letter.body):
         return bool(reason)
     sentences = ("was used before on account", "decimals, expected at most", "expected the hold's own expires_at")
+    sentences += ("can't give the balance", "is reversed whole")
     return any(sentence in reason for sentence in sentences)
 
 
@@ -250,7 +251,7 @@ def _resolve(left: dict[str, Decimal], entry: JournalEntry) -> Iterator[str]:
         if entry.transaction_id in left:
             yield f"{entry.account_id}: {entry.transaction_id} takes the place of an open hold"
         left[entry.transaction_id] = Decimal(request["amount"])
-    elif request["type"] == "import_account":
+    elif request["type"] == "import_account" and request["account_id"] == entry.account_id:
         left |= {name: Decimal(hold["amount"]) for name, hold in request.get("holds", {}).items()}
     elif hold_id is not None and request["account_id"] == entry.account_id:
         if hold_id not in left:
@@ -336,7 +337,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
                 request,
                 [replayed.get(name) for name in account_ids],
                 earlier,
-                minor_units=entries[0].outcome.decimal_places is not None,
+                minor_units=left[account_ids[0]][0].outcome.decimal_places is not None,
                 posted_at=entries[0].outcome.posted_at,
             )
         except (oracle.UnknownType, oracle.Invalid):

@@ -27,7 +27,7 @@ type EntryId = tuple[str, str, str]
 
 ACCOUNT_FIELDS = {
     "open_account": ["account_id"],
-    "import_account": ["account_id"],
+    "import_account": ["account_id", "from_account_id"],
     "transaction": ["account_id"],
     "transfer": ["from_account_id", "to_account_id"],
     "compound": [],
@@ -43,7 +43,7 @@ ACCOUNT_FIELDS = {
     "expire_hold": ["account_id"],
     "reverse": ["account_id"],
 }
-"""The fields that name accounts. A `to_account_id` may be absent, but for a transfer's."""
+"""The fields that name accounts. The second one may be absent, but for a transfer's."""
 OPENINGS = ("open_account", "import_account")
 DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
 """By ISO 4217, of the currencies in use here. Another code has no rule."""
@@ -179,8 +179,8 @@ def effects(
     """
     names = account_ids(payload, journal)
     assert len(states) == len(names)
-    if payload["type"] in OPENINGS and states == [None]:
-        known = [_new(payload, minor_units=minor_units)]
+    if payload["type"] in OPENINGS and states[0] is None:
+        known = [_new(payload, minor_units=minor_units), *(state for state in states[1:] if state)]
     else:
         known = [state for state in states if state]
     if len(known) < len(states) or (payload["type"] == "reverse" and not _is_known(payload, journal)):
@@ -302,12 +302,7 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
     """The type's own rule, for accounts that aren't closed. None if the transaction must wait for a hold."""
     match payload["type"]:
         case "open_account" | "import_account":
-            holds = {
-                name: (Decimal(each["amount"]), each.get("expires_at"))
-                for name, each in payload.get("holds", {}).items()
-            }
-            reason = "ACCOUNT_EXISTS" if account["version"] else None
-            return Decided(reason, [Decimal(payload.get("balance", 0))], _with_holds(holds))
+            return _opened(payload, account, *others)
         case "transaction":
             amount = Decimal(payload["amount"])
             same_currency = payload.get("currency") in {None, account["currency"]}
@@ -333,6 +328,18 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
         case "reverse":
             return _reverse(payload, journal, account, *others)
     raise AssertionError(payload["type"])
+
+
+def _opened(payload: Mapping[str, Any], account: State, *sources: State) -> Decided:
+    if account["version"]:
+        return Decided("ACCOUNT_EXISTS", by=0)
+    balance = Decimal(payload.get("balance", 0))
+    for source in sources:
+        is_of_another = source["currency"] != account["currency"] or source["status"] == "CLOSED"
+        if is_of_another or not _fits(source["balance"] - balance):
+            raise Invalid("from_account_id")
+    holds = {name: (Decimal(each["amount"]), each.get("expires_at")) for name, each in payload.get("holds", {}).items()}
+    return Decided(None, [balance, *(-balance for _ in sources)], _with_holds(holds))
 
 
 def _rule_of_interest(payload: Mapping[str, Any], account: State, *payees: State) -> Decided:

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.checkers.books import violations
 from tests.support.bodies import (
     Body,
     compound,
@@ -43,7 +44,7 @@ ONE_SIDED: dict[str, Body] = {
     "to_account_id: expected one, or legs": post_hold(),
     "of_transaction_id: expected a transaction of several accounts": reverse("r-1", None, "alice", "before"),
     "to_account_id: expected one": interest(),
-    "balance: expected 0": IMPORT,
+    "from_account_id: expected one": IMPORT,
 }
 
 
@@ -68,12 +69,15 @@ def test_what_has_its_other_side_is_posted_and_a_repetition_gets_its_first_answe
         reverse("r-1", None, "fees", "c-1", of_account_id="bob"),
         interest(to_account_id="fees"),
         payment("before", 100),
-        IMPORT | {"balance": 0},
+        IMPORT | {"from_account_id": "outside"},
+        IMPORT | {"account_id": "dave", "balance": 0},
     ]
     ledger.post(*messages, worker=strict)
     assert ledger.dead_letters() == []
-    assert sum(account.balance for account in ledger.books.accounts.values()) == 100
-    assert ledger.books.accounts["bob"].balance == 65
+    accounts = ledger.books.accounts
+    assert sum(account.balance for account in accounts.values()) == 100
+    assert (accounts["bob"].balance, accounts["carol"].balance, accounts["outside"].balance) == (65, -30, -20)
+    assert violations(ledger.books) == []
 
 
 BEFORE = datetime(2026, 2, 1, tzinfo=UTC)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.transaction_types import decode
@@ -54,9 +55,22 @@ def test_a_row_of_csv_and_a_line_of_json_are_one_message_with_an_id_of_its_own(t
     assert decode(one).transaction_id.startswith("import-")
 
 
-def messages_of(path: Path) -> Sequence[str]:
+def messages_of(path: Path, from_account_id: str = "") -> Sequence[str]:
     with path.open("rb") as file:
-        return [message.body for message in messages_from(file, 0, is_csv=is_csv(path))]
+        found = messages_from(file, 0, is_csv=is_csv(path), from_account_id=from_account_id)
+        return [message.body for message in found]
+
+
+def test_a_balance_comes_from_the_account_of_its_currency_unless_its_row_names_another(tmp_path: Path) -> None:
+    path = tmp_path / "accounts.csv"
+    empty = ROW.replace("acc-1", "acc-3").replace("12.50", "0")
+    lines = [f"{HEADER},from_account_id", f"{ROW},", f"{OTHER},lost", f"{empty},"]
+    path.write_text("\n".join([*lines, ""]))
+    messages = [decode(body) for body in messages_of(path, "imports-{currency}")]
+    assert [message.from_account_id for message in messages] == ["imports-EUR", "lost", None]
+    assert [replace(message, from_account_id=None) for message in messages[::2]] == [
+        decode(body) for body in messages_of(path)[::2]
+    ]
 
 
 WRONG = {

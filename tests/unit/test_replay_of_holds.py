@@ -21,6 +21,7 @@ from tests.support.samples import (
     compound,
     expiring,
     hold,
+    importing,
     legs_of,
     opening,
     payment,
@@ -79,6 +80,9 @@ BOOKS = [
     posting(legs=legs_of(("carol", 2), ("bob", 1)), final=False, transaction_id="p-3", hold_id="h-1"),
     posting(legs=legs_of(("carol", 2), ("bob", 20)), transaction_id="p-4", hold_id="h-1"),  # Rejected.
     reversing("p-3", transaction_id="r-9", account_id="bob", of_account_id="alice"),
+    importing("-7.5", account_id="dave", from_account_id="bob"),
+    importing(1, account_id="dave", from_account_id="alice", transaction_id="again"),  # Rejected.
+    reversing("import", transaction_id="r-10", account_id="bob", of_account_id="dave"),
 ]
 NUMBERS = st.sampled_from([Decimal(0), Decimal(7), Decimal("-1e-130"), Decimal("9.9e125"), Decimal("9" * 38)])
 NAMES = st.sampled_from(["alice", "bob", "carl", "", "\uffff" * 3_000])
@@ -103,7 +107,7 @@ DAMAGES: dict[str, st.SearchStrategy[Any]] = {
 def test_books_with_repeated_reversals_and_open_holds_are_sound() -> None:
     ledger = Ledger.of(BOOKS)
     assert ledger.mismatches() == []
-    assert (len(ledger.entries), len(ledger.reversals)) == (44, 6)
+    assert (len(ledger.entries), len(ledger.reversals)) == (50, 7)
     assert ledger.accounts["alice"].open_holds == {"h-1": OpenHold(Decimal(15), "2026-05-01T00:00:00+00:00")}
 
 

@@ -396,6 +396,33 @@ def test_an_account_opens_empty_at_version_1() -> None:
     assert decide(opening(-50, "CHF"), None) == (Decided(opened, Decimal(0)),)
 
 
+SOURCES = {
+    "another currency": ({"currency": "CHF"}, "its currency is CHF"),
+    "a closed account": ({"status": AccountStatus.CLOSED}, "it is closed"),
+    "to 39 digits": ({"balance": MOST, "decimal_places": None}, "its balance would need more than 38 digits"),
+}
+
+
+@pytest.mark.parametrize(("source", "why"), SOURCES.values(), ids=SOURCES)
+def test_nothing_is_recorded_of_an_import_whose_balance_another_account_cannot_give(
+    source: dict[str, object], why: str
+) -> None:
+    message = importing("-0.5", account_id="carol", from_account_id="bob")
+    with pytest.raises(InvalidMessage, match=f"^from_account_id: 'bob' can't give the balance: {why}$"):
+        decide(message, None, changed(BOB, **source))
+
+
+def test_a_balance_comes_from_another_account_whatever_its_limit_or_both_reject_it() -> None:
+    message = importing(30, account_id="carol", from_account_id="bob")
+    with pytest.raises(UnknownAccount, match=r"^from_account_id: no account 'bob' has been opened$"):
+        decide(message, None, None)
+    assert [(each.amount, each.account.balance) for each in decide(message, None, BOB)] == [(30, 30), (-30, -25)]
+    rejected = decide(message, CAROL, BOB)
+    assert {(each.amount, each.reason, each.rejecting_account_id) for each in rejected} == {
+        (0, "ACCOUNT_EXISTS", "carol")
+    }
+
+
 def test_an_account_is_imported_with_its_balance_below_its_limit_and_its_holds() -> None:
     message = decode(json.dumps({"type": "import_account", "transaction_id": "i", "account_id": "alice"} | IMPORTED))
     holds = {"hotel": OpenHold(Decimal("5.5"), "2026-01-31T00:00:00+00:00"), "fuel": OpenHold(Decimal(2))}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger.core.decoding import MAXIMUM_BODY_BYTES, sentence_of
 from ledger.core.money import WIDE
@@ -78,12 +79,34 @@ def is_csv(file: Path) -> bool:
 
 
 def rows(
-    file: BinaryIO, start: int = 0, *, is_csv: bool, progress: Callable[[bytes], None] = lambda _: None
+    file: BinaryIO,
+    start: int = 0,
+    *,
+    is_csv: bool,
+    from_account_id: str = "",
+    progress: Callable[[bytes], None] = lambda _: None,
 ) -> Iterator[Row]:
     """The rows from a byte on, at which one begins. `progress` is given each line that is read.
 
-    Raises NotReadable, whose text names the line.
+    Balances come `from_account_id`, in which `{currency}` stands for their currency, if that isn't empty, and if their
+    row doesn't name another account. Raises NotReadable, whose text names the line.
     """
+    found = _rows(file, start, is_csv, progress)
+    return (_from(row, from_account_id) for row in found) if from_account_id else found
+
+
+def _from(row: Row, account_id: str) -> Row:
+    try:
+        message = message_of(row)
+        if message.from_account_id is None and message.balance:
+            message = replace(message, from_account_id=account_id.replace("{currency}", message.currency))
+            return row._replace(body=json.dumps(message.canonical_payload()))
+    except (InvalidMessage, ValueError):
+        pass  # whoever checks the row says so
+    return row
+
+
+def _rows(file: BinaryIO, start: int, is_csv: bool, progress: Callable[[bytes], None]) -> Iterator[Row]:
     header = _header(file) if is_csv else []
     lines = _Lines(file, start, progress)
     try:
@@ -92,9 +115,9 @@ def rows(
         raise NotReadable(f"line {lines.number:,}: {error}") from None
 
 
-def messages_from(file: BinaryIO, start: int, *, is_csv: bool) -> Iterator[FileMessage]:
+def messages_from(file: BinaryIO, start: int, *, is_csv: bool, from_account_id: str = "") -> Iterator[FileMessage]:
     """The messages of a checked file from that byte on."""
-    for row in rows(file, start, is_csv=is_csv):
+    for row in rows(file, start, is_csv=is_csv, from_account_id=from_account_id):
         yield FileMessage(MessageQueue.ADMINISTRATION, row.body, row.end)
 
 

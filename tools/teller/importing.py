@@ -126,7 +126,7 @@ def import_accounts(
     sending = partial(
         send_from,
         checked_at=checked_at,
-        messages_of=partial(messages_from, is_csv=is_csv(file)),
+        messages_of=partial(messages_from, is_csv=is_csv(file), from_account_id=_source_of(operator.deployment)),
         before_each=partial(_wait_for_room, operator.deployment),
     )
     send_rest(operator, file, place, found.accounts, sending)
@@ -203,10 +203,16 @@ class Imported:
         return {key: item for part in found for key, item in part.items()}
 
 
-def _parts(file: Path) -> Iterator[tuple[list[Row], list[ImportAccount]]]:
+def _source_of(deployment: Deployment) -> str:
+    """The account from which balances come, by the stack's parameter. Empty: they come from outside of the ledger."""
+    return deployment.parameters.get("ImportsAccountId", "")
+
+
+def _parts(file: Path, deployment: Deployment) -> Iterator[tuple[list[Row], list[ImportAccount]]]:
     """The rows of a checked file, as many at once as are read together."""
     with file.open("rb") as lines:
-        for part in packed(rows(lines, is_csv=is_csv(file)), lambda row: len(row.body), ROWS_AT_ONCE, 2**24):
+        found = rows(lines, is_csv=is_csv(file), from_account_id=_source_of(deployment))
+        for part in packed(found, lambda row: len(row.body), ROWS_AT_ONCE, 2**24):
             yield part, [message_of(row) for row in part]
 
 
@@ -214,7 +220,7 @@ def _check_new(operator: Operator, file: Path, found: CheckedAccounts, books: Im
     """Raises Failure if the stack has an account of the file that isn't imported from its row."""
     wrong, problems = 0, list[str]()
     with progress_bar(operator, "looking for accounts", found.accounts) as progress:
-        for part, messages in _parts(file):
+        for part, messages in _parts(file, operator.deployment):
             exist = books.are_open(messages)
             entries = books.entries(messages) if any(exist) else [None] * len(part)
             for row, message, exists, entry in zip(part, messages, exist, entries, strict=True):
@@ -240,7 +246,7 @@ def _proved(
     totals: dict[str, Decimal] = defaultdict(Decimal)
     different, wait = 0, _Wait(operator.deployment)
     with progress_bar(operator, "proving", found.accounts) as progress:
-        for part, messages in _parts(file):
+        for part, messages in _parts(file, operator.deployment):
             entries = books.entries(messages)
             while None in entries and wait.may_come(entries.count(None)):
                 entries = books.entries(messages)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ledger.core.journal import JournalEntry
 from ledger.core.money import WIDE, format_decimal
+from ledger.core.transaction_types import HISTORIC
 
 MOST_CURRENCIES = 500
 """In a report. Accounts of further ones are left out of it."""
@@ -36,6 +37,8 @@ class Turnover(NamedTuple):
 
     def with_entry(self, entry: JournalEntry) -> "Turnover":
         amount = entry.outcome.amount
+        if entry.request.get("type") == HISTORIC:
+            return self  # the import has its sum
         if len(entry.account_ids) > 1:
             return self._replace(moved=WIDE.add(self.moved, amount))
         if amount < 0:

@@ -215,11 +215,11 @@ class TransactionMessage(
         """
         return {}
 
-    def stand_in(self, account: Account, mine: Outcome) -> StandIn:
+    def stand_in(self, account: Account, mine: Outcome) -> StandIn | None:
         """What stands for this account in the replay of another one's entry: it does what that entry's outcome, `mine`,
         says that it did.
         """
-        return StandIn.of(account, mine.reason if mine.rejecting_account_id == account.account_id else None)
+        return plain_stand_in(account, mine)
 
     def limits_after(self, account: Account, amount: Decimal, context: Context) -> Limits:
         """The account's limits after a posting with this effect on its balance. Nothing counts that comes by the
@@ -285,6 +285,11 @@ def check_decimals(field: str, number: Decimal, most: int, currency: str) -> Non
     """Raises InvalidMessage for a number with more decimals."""
     if (found := decimal_places(number)) > most:
         raise InvalidMessage(f"{field}: {found} decimals, expected at most {most}, as many as {currency} has")
+
+
+def plain_stand_in(account: Account, mine: Outcome) -> StandIn:
+    """It takes each amount, or rejects for the entry's reason if the entry names the account."""
+    return StandIn.of(account, mine.reason if mine.rejecting_account_id == account.account_id else None)
 
 
 class AccountMessage(TransactionMessage, frozen=True):

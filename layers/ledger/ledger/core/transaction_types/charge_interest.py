@@ -24,7 +24,7 @@ from ledger.core.rules import (
     posted,
     too_much_for,
 )
-from ledger.core.transaction_types.base import AccountMessage, Context, Door
+from ledger.core.transaction_types.base import AccountMessage, Context, Door, plain_stand_in
 
 
 class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
@@ -94,7 +94,7 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
 
         If the account itself rejects, anything is due.
         """
-        stand_in = super().stand_in(account, mine)
+        stand_in = plain_stand_in(account, mine)
         if account.account_id != self.account_id or mine.status == Status.POSTED:
             return replace(stand_in, interest=Interest(due=mine.amount.copy_abs()))
         return replace(stand_in, interest=Interest(due=too_much_for(mine.balance_after)))

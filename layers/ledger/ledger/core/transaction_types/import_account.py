@@ -1,4 +1,7 @@
-"""Opens an account as another system left it: with its balance, which may be below its limit, and its open holds."""
+"""Opens an account as another system left it: with its balance, which may be below its limit, and its open holds.
+
+The balance comes from another account, or from outside of the ledger.
+"""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -10,8 +13,10 @@ from msgspec.structs import force_setattr, replace
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decoding import Id, Time
 from ledger.core.holds import MOST_OPEN_HOLDS, Holds, OpenHold, expiry, fit, total
+from ledger.core.journal import Outcome
 from ledger.core.money import exact
-from ledger.core.rules import Decision
+from ledger.core.reason_codes import InvalidMessage, UnknownAccount
+from ledger.core.rules import Decision, StandIn, Status, all_rejected, forced
 from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
 from ledger.core.transaction_types.open_account import OpenAccount
 
@@ -42,6 +47,7 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     With a `history` its entry follows the last one of that.
     """
 
+    account_fields = ("account_id", "from_account_id")
     numbers = (("balance", NumberRange.ANY), *OpenAccount.numbers)
     nested = ("holds",)
     posted_event = "AccountImported"
@@ -49,11 +55,14 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     balance: Decimal
     source_reference: Reference
     as_of: Time
+    from_account_id: Id | None = None
     holds: ImportedHolds | None = None
     history: History | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.from_account_id == self.account_id:
+            raise ValueError("from_account_id: expected another account than account_id")
         holds = {name: self._exact(name, hold) for name, hold in (self.holds or {}).items()}
         if holds and not fit({name: OpenHold(hold.amount) for name, hold in holds.items()}):
             raise ValueError("holds: their sum would need more than 38 digits")
@@ -62,12 +71,21 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     @property
     @override
     def missing_side(self) -> str | None:
-        return "balance: expected 0" if self.balance else None
+        return "from_account_id: expected one" if self.balance else None
 
     @override
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
-        [decision] = super().decide(accounts, context)
-        return (decision if decision.reason else replace(decision, amount=self.balance, balance=self.balance),)
+        """Raises InvalidMessage if the other account can't give the balance: no account would be opened, so there is
+        none on which a rejection could be recorded.
+        """
+        account, *sources = accounts
+        if None in sources:
+            raise UnknownAccount(f"from_account_id: no account {self.from_account_id!r} has been opened")
+        [decision] = super().decide([account], context)
+        if account and decision.reason:
+            return all_rejected([account, *filter(None, sources)], decision.reason, account)
+        opened = replace(decision, amount=self.balance, balance=self.balance)
+        return (opened, *(self._taken_from(source) for source in filter(None, sources)))
 
     @override
     def opened_account(self, decimal_places: int | None) -> Account:
@@ -82,7 +100,15 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
         return (last, account.balance, account.currency) == (self.history, self.balance, self.currency)
 
     @override
+    def stand_in(self, account: Account, mine: Outcome) -> StandIn | None:
+        """None for the account that was opened: there was none before."""
+        is_opened = account.account_id == self.account_id and mine.status == Status.POSTED
+        return None if is_opened else super().stand_in(account, mine)
+
+    @override
     def changes(self, account: Account) -> Mapping[str, Any]:
+        if account.account_id != self.account_id:
+            return {}
         holds = _open(self.holds or {})
         return {"holds": holds, "held": total(holds)} if holds else {}
 
@@ -91,6 +117,20 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
         super()._check_decimals(most, currency)
         for name, hold in (self.holds or {}).items() if most is not None else ():
             check_decimals(f"holds: {name}: amount", hold.amount, most or 0, currency)
+
+    def _taken_from(self, source: Account) -> Decision:
+        """Whatever its limit: the administration says so."""
+        self._check_decimals(source.decimal_places, source.currency)
+        decision = forced(source, self.balance.copy_negate())
+        if source.currency != self.currency:
+            why = f"its currency is {source.currency}"
+        elif source.status is AccountStatus.CLOSED:
+            why = "it is closed"
+        elif decision.reason:
+            why = "its balance would need more than 38 digits"
+        else:
+            return decision
+        raise InvalidMessage(f"from_account_id: {source.account_id!r} can't give the balance: {why}")
 
     @staticmethod
     def _exact(name: str, hold: ImportedHold) -> ImportedHold:

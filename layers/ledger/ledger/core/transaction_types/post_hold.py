@@ -26,7 +26,7 @@ from ledger.core.rules import (
     rejected,
     too_much_for,
 )
-from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
+from ledger.core.transaction_types.base import Context, NumberRange, check_decimals, plain_stand_in
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 from ledger.core.transaction_types.legs import (
     Leg,
@@ -124,7 +124,7 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         If the posting has no amount and was rejected, what was left isn't known here: it was too much for the payee, if
         any amount is.
         """
-        stand_in = super().stand_in(account, mine)
+        stand_in = plain_stand_in(account, mine)
         if account.account_id != self.account_id or stand_in.rejects == RejectionReason.HOLD_NOT_OPEN:
             return stand_in
         remaining = self.amount or mine.amount.copy_abs() or _too_much_for(mine)
