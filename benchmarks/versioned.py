@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import goodput
 from benchmarks.engine import new_ministack
-from benchmarks.writers import Client, Ours, PuttingResource, PynamoDB, Resource, Writer, create_table
+from benchmarks.writers import Client, Ours, PuttingResource, Pydynox, PynamoDB, Resource, Writer, create_table
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
 
@@ -32,6 +33,7 @@ BASE = "boto3 resource, update_item"
 TIMED = {
     "ours": Ours,
     "PynamoDB": PynamoDB,
+    "pydynox": Pydynox,
     BASE: Resource,
     "boto3 resource, put_item": PuttingResource,
     "botocore client": Client,
@@ -39,6 +41,7 @@ TIMED = {
 WARM_UPS = 50
 ROUNDS = 15
 EACH_ROUND = 20
+PAGES, PAGE_ITEMS = 15, 1000
 
 console = Console(highlight=False)
 
@@ -50,7 +53,9 @@ def main() -> None:
         check(counts)
         console.print("[green]Our counts are exactly as expected.[/]\n")
         console.print(f"Timing {WARM_UPS} and {ROUNDS * EACH_ROUND} read-modify-writes by each")
-        console.print(cpu_report(cpu_milliseconds(endpoint, "timed")))
+        console.print(cpu_report("a read-modify-write", cpu_milliseconds(endpoint, "timed")))
+        console.print(f"\nTiming {PAGES} reads of {PAGE_ITEMS} items by each")
+        console.print(cpu_report(f"a scan of {PAGE_ITEMS} items", page_milliseconds(endpoint, "scanned")))
         console.print()
         console.print(f"Timing {goodput.WRITERS} writers on one item, {goodput.ROUNDS} rounds each")
         console.print(goodput.report(goodput.measure(endpoint, "contended")))
@@ -158,6 +163,21 @@ def cpu_milliseconds(endpoint: Endpoint, table: str) -> dict[str, float]:
     return {name: median(seconds[name] for seconds in rounds) / EACH_ROUND * 1000 for name in writers}
 
 
+def page_milliseconds(endpoint: Endpoint, table: str) -> dict[str, float]:
+    """The CPU time of a scan of one page, for each writer. Those of the same answer aren't timed twice."""
+    create_table(endpoint, table)
+    writers: dict[str, Any] = {name: make(endpoint, table) for name, make in TIMED.items() if "put_item" not in name}
+    for number in range(PAGE_ITEMS):
+        writers["ours"].create(f"order-{number}")
+    timed: dict[str, list[float]] = {name: [] for name in writers}
+    for _ in range(PAGES):
+        for name, writer in writers.items():
+            started = time.process_time()
+            assert len(writer.load_all()) == PAGE_ITEMS, name
+            timed[name].append(time.process_time() - started)
+    return {name: median(seconds) * 1000 for name, seconds in timed.items()}
+
+
 def cpu_seconds(writer: Writer, order_id: str, times: int) -> float:
     started = time.process_time()
     for _ in range(times):
@@ -165,10 +185,10 @@ def cpu_seconds(writer: Writer, order_id: str, times: int) -> float:
     return time.process_time() - started
 
 
-def cpu_report(measured: dict[str, float]) -> Table:
-    table = Table(title="The client's CPU for a read-modify-write", title_justify="left", title_style="bold")
+def cpu_report(what: str, measured: dict[str, float]) -> Table:
+    table = Table(title=f"The client's CPU for {what}", title_justify="left", title_style="bold")
     table.add_column("by")
-    for name in ("ms", "of boto3's update_item"):
+    for name in ("ms", "of boto3's resource"):
         table.add_column(name, justify="right")
     for name, milliseconds in measured.items():
         ratio = milliseconds / measured[BASE]

@@ -12,7 +12,10 @@ from typing import Any
 from unittest import mock
 
 import boto3
+import pydynox
 from boto3.dynamodb.conditions import Attr
+from pydynox import attributes
+from pydynox.exceptions import ConditionalCheckFailedException
 from pynamodb.attributes import ListAttribute, MapAttribute, NumberAttribute, UnicodeAttribute, VersionAttribute
 from pynamodb.exceptions import PutError
 from pynamodb.models import Model
@@ -35,7 +38,7 @@ ORDER: dict[str, Any] = {
 }
 """The attributes beside `order_id`, the key, and the version. An item has some 280 bytes, with our version id 325."""
 
-type Writer = Ours | PynamoDB | Resource
+type Writer = Ours | PynamoDB | Pydynox | Resource
 type Step = Callable[[], None]
 
 
@@ -64,6 +67,9 @@ class Ours:
 
     def load(self, order_id: str) -> Any:
         return self.orders.load(order_id)
+
+    def load_all(self) -> list[Any]:
+        return [*self.orders.scan()]
 
     def delete(self, order: Any) -> None:
         self.orders.delete(order)
@@ -109,6 +115,9 @@ class PynamoDB(ReadingAgain):
     def load(self, order_id: str) -> Any:
         return self.Order.get(order_id, consistent_read=True)
 
+    def load_all(self) -> list[Any]:
+        return [*self.Order.scan()]
+
     def delete(self, order: Any) -> None:
         order.delete()
 
@@ -142,6 +151,57 @@ def order_model(endpoint: Endpoint, table: str) -> Any:
         address = Address()
         labels = ListAttribute(of=UnicodeAttribute)
         version = VersionAttribute()
+
+    return Order
+
+
+class Pydynox(ReadingAgain):
+    """A model with a `VersionAttribute`, whose client is written in Rust. `save` writes what changed."""
+
+    def __init__(self, endpoint: Endpoint, table: str) -> None:
+        self.Order = rust_model(endpoint, table)
+
+    def create(self, order_id: str) -> None:
+        self.Order(order_id=order_id, **ORDER).sync_save()
+
+    def try_once(self, order_id: str, between: Step) -> bool:
+        order = self.load(order_id)
+        between()
+        order.count += 1
+        try:
+            order.sync_save()
+        except ConditionalCheckFailedException:
+            return False
+        return True
+
+    def load(self, order_id: str) -> Any:
+        return self.Order.sync_get(order_id=order_id, consistent_read=True)
+
+    def load_all(self) -> list[Any]:
+        return [*self.Order.sync_scan()]
+
+    def delete(self, order: Any) -> None:
+        order.sync_delete()
+
+
+def rust_model(endpoint: Endpoint, table: str) -> Any:
+    """A model class for a table."""
+    client = pydynox.DynamoDBClient(region=REGION, access_key="test", secret_key="test", endpoint_url=endpoint.url)
+
+    class Order(pydynox.Model):
+        model_config = pydynox.ModelConfig(table=table, client=client)
+        order_id = attributes.StringAttribute(partition_key=True)
+        status = attributes.StringAttribute()
+        customer_id = attributes.StringAttribute()
+        email = attributes.StringAttribute()
+        note = attributes.StringAttribute()
+        currency = attributes.StringAttribute()
+        total = attributes.DecimalAttribute()
+        tax = attributes.DecimalAttribute()
+        count = attributes.NumberAttribute()
+        address = attributes.MapAttribute()
+        labels = attributes.ListAttribute()
+        version = attributes.VersionAttribute()
 
     return Order
 
@@ -181,6 +241,9 @@ class Resource(ReadingAgain):
     def load(self, order_id: str) -> Any:
         return self.orders.get_item(Key={"order_id": order_id}, ConsistentRead=True)["Item"]
 
+    def load_all(self) -> list[Any]:
+        return self.orders.scan()["Items"]
+
     def write(self, order: Any) -> None:
         count, version = order["count"] + 1, order["version"]
         values = {":count": count, ":version": version, ":next_version": version + 1}
@@ -218,6 +281,9 @@ class Client(Resource):
     def load(self, order_id: str) -> Any:
         key = {"order_id": {"S": order_id}}
         return self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)["Item"]
+
+    def load_all(self) -> list[Any]:
+        return self.client.scan(TableName=self.table)["Items"]
 
     def write(self, order: Any) -> None:
         count, version = int(order["count"]["N"]) + 1, int(order["version"]["N"])
