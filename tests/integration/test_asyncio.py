@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from conditional_writes import (
 from conditional_writes.asyncio import (
     AsyncExactlyOnce,
     AsyncLocks,
+    AsyncModelTable,
     AsyncVersionedTable,
     read,
     upsert,
@@ -113,6 +115,25 @@ def awaited(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], 
 def one_more(order: VersionedItem | None) -> VersionedItem:
     assert order is not None
     return order | {"lines": order["lines"] + 1}
+
+
+@dataclass(frozen=True)
+class Flight:
+    flight_id: str
+    seats: int = 0
+
+
+@awaited
+async def test_models_are_saved_changed_one_task_after_the_other_and_found(world: World) -> None:
+    flights = AsyncModelTable(world.client, "Flights", "flight_id", model=Flight)
+    await flights.save(Flight("TL2"))
+    made = await asyncio.gather(
+        *(flights.modify("TL1", change=lambda flight: Flight("TL1", flight.seats + 1 if flight else 1)) for _ in "123")
+    )
+    assert sorted(flight.model.seats for flight in made) == [1, 2, 3]
+    assert world.client.calls.count("put_item") + world.client.calls.count("update_item") == 4
+    assert [flight.model async for flight in flights.query(equals("flight_id", "TL1"))] == [Flight("TL1", 3)]
+    assert {flight.model.flight_id async for flight in flights.scan()} == {"TL1", "TL2"}
 
 
 @awaited

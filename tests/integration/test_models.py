@@ -24,6 +24,8 @@ from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
 from tests.support.new_tables import calls_of, index, new_table
 from tools.local_aws.server import Endpoint
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 
 @dataclass(frozen=True)
 class Flight:

@@ -12,14 +12,16 @@ from unittest import mock
 import pytest
 from botocore.client import BaseClient
 
-from conditional_writes.asyncio import AsyncExactlyOnce, AsyncLock, AsyncLocks, AsyncVersionedTable
+from conditional_writes.asyncio import AsyncExactlyOnce, AsyncLock, AsyncLocks, AsyncModelTable, AsyncVersionedTable
 from conditional_writes.core import prepared
 from conditional_writes.exactly_once import ExactlyOnce
 from conditional_writes.locks import Lock, Locks
+from conditional_writes.models import ModelTable
 from conditional_writes.versioned import VersionedTable
 
 CALLS = {
     VersionedTable: ["load", "get", "save", "update", "delete", "modify", "upsert"],
+    ModelTable: ["load", "get", "save", "delete", "modify", "upsert"],
     ExactlyOnce: ["run"],
     Lock: ["refresh", "save_checkpoint", "release", "complete"],
 }
@@ -79,6 +81,10 @@ def _counterpart(of: Any) -> Any:
             table = AsyncVersionedTable(of._client, of._name, *of._key_names, version=of._version, checked=of._checked)
             table._pace = of._pace
             return table
+        case ModelTable():
+            models: Any = AsyncModelTable.__new__(AsyncModelTable)
+            vars(models).update(vars(of), table=_counterpart(of.table))
+            return models
         case ExactlyOnce():
             return AsyncExactlyOnce(of)
     return AsyncLock(of)

@@ -22,6 +22,7 @@ from conditional_writes import (
     equals,
     write_together,
 )
+from conditional_writes.asyncio import AsyncModelTable
 from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
 from conditional_writes.upserts import MapEntry, Upserted
 
@@ -108,3 +109,18 @@ def handle(conflict: Conflict, misfit: Misfit) -> None:
     if conflict.found is not None:
         assert_type(flights.loaded(conflict.found), Loaded[Flight])
     assert_type(misfit.key, Key)
+
+
+async def awaited(flights: AsyncModelTable[Flight]) -> None:
+    assert_type(await flights.load("TL1"), Loaded[Flight] | None)
+    loaded = await flights.get("TL1", deadline=Deadline.after(1.5))
+    assert_type(loaded, Loaded[Flight])
+    assert_type(await flights.save(loaded, when=equals("seats", 3)), Loaded[Flight])
+    assert_type(await flights.modify("TL1", change=board), Loaded[Flight])
+    assert_type(flights.saving(changed), Put | Update)
+    async for each in flights.query(equals("flight_id", "TL1"), page_size=10):
+        assert_type(each.changed_to(changed.model).version, int)
+    await flights.delete(loaded)
+
+
+assert_type(AsyncModelTable(client, "Flights", "flight_id", model=Flight), AsyncModelTable[Flight])

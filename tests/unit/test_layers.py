@@ -81,7 +81,7 @@ IMPORTED_BY_PACKAGES: dict[str, set[str]] = {
     "versioned": {"core", "upserts"},
     "models": {"core", "upserts", "versioned"},
     "exactly_once": {"core"},
-    "asyncio": {"core", "locks", "upserts", "versioned", "exactly_once"},
+    "asyncio": {"core", "locks", "upserts", "versioned", "models", "exactly_once"},
     "testing": {"core"},
 }
 """What each package of the library may import of the others. Teller uses the first three."""

@@ -8,6 +8,7 @@ from conditional_writes import upserts
 from conditional_writes.asyncio.driver import awaitable
 from conditional_writes.asyncio.exactly_once import AsyncExactlyOnce
 from conditional_writes.asyncio.locks import AsyncLock, AsyncLocks
+from conditional_writes.asyncio.models import AsyncModelTable
 from conditional_writes.asyncio.table import AsyncVersionedTable
 from conditional_writes.core import loop, reading, together
 
@@ -15,6 +16,7 @@ __all__ = [
     "AsyncExactlyOnce",
     "AsyncLock",
     "AsyncLocks",
+    "AsyncModelTable",
     "AsyncVersionedTable",
     "erase",
     "read",

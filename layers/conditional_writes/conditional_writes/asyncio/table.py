@@ -16,11 +16,11 @@ from conditional_writes.versioned.table import VersionedTable
 from conditional_writes.versioned.writes import VersionedWrites
 
 
-def _of_pages[**Parameters](
-    function: Callable[Concatenate[VersionedTable, Parameters], Iterator[VersionedItem]],
-) -> Callable[Concatenate[Any, Parameters], AsyncIterator[VersionedItem]]:
+def of_pages[**Parameters, Found](
+    function: Callable[Concatenate[Any, Parameters], Iterator[Found]],
+) -> Callable[Concatenate[Any, Parameters], AsyncIterator[Found]]:
     """The method itself: it returns what the table's own `_found` makes."""
-    return cast("Callable[Concatenate[Any, Parameters], AsyncIterator[VersionedItem]]", function)
+    return cast("Callable[Concatenate[Any, Parameters], AsyncIterator[Found]]", function)
 
 
 _page_of, _modify = awaitable(queries.page_of), awaitable(VersionedTable.modify)
@@ -70,8 +70,8 @@ class AsyncVersionedTable(VersionedWrites):
     update = awaitable(VersionedTable.update)
     delete = awaitable(VersionedTable.delete)
     upsert = awaitable(VersionedTable.upsert)
-    query = _of_pages(VersionedTable.query)
-    scan = _of_pages(VersionedTable.scan)
+    query = of_pages(VersionedTable.query)
+    scan = of_pages(VersionedTable.scan)
 
     async def _found(
         self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None

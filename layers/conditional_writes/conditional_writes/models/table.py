@@ -5,6 +5,7 @@ call returns, what it takes, and what `change` is given are one type for dicts a
 for type parameters, which Python 3.12 lacks, every `VersionedTable` in an annotation would have to name them.
 """
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -16,10 +17,12 @@ from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Item, Key, same
 from conditional_writes.core.loop import Observed
 from conditional_writes.core.requests import Check, Condition, Delete, Put, Update, version_of
+from conditional_writes.core.steps import Steps, blocking, steps
 from conditional_writes.core.together import VersionedItem
 from conditional_writes.models.codecs import Codec, Unfit, UnfitModel
 from conditional_writes.models.kinds import codec_of
 from conditional_writes.versioned import VersionedTable
+from conditional_writes.versioned.writes import VersionedWrites
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -59,41 +62,19 @@ class Misfit(ValueError):
         return f"{key}: isn't a {model}: {why}"
 
 
-class ModelTable[Model]:
-    """A VersionedTable whose items are models: `ModelTable(client, "Flights", "flight_id", model=Flight)`.
+class ModelWrites[Model]:
+    """A table's models, and the writes of them. `ModelTable` makes them, and `AsyncModelTable`."""
 
-    `model` is a dataclass, a Struct of msgspec's, a model of pydantic's, or a Codec. `table` is the same table without
-    models, for what a model can't say.
-
-    A save writes the attributes in which the model changed. Attributes that the model doesn't know stay as they are,
-    also in its nested models, and so does a stored text that says the same in other words. An element of a list that
-    changed is written as the model has it. If the model has a field with the version's name, it is filled with the
-    version, 0 if there is none, and its value isn't saved.
-
-    A field that is None, or an empty set, is no attribute if that is its default. Elsewhere None is DynamoDB's NULL,
-    and an empty set is an empty list, because DynamoDB has none.
-
-    Every call may raise Misfit, for an item that doesn't fit the model, and what VersionedTable's call of the same name
-    raises. A model that doesn't fit isn't written. Making the table raises UnfitModel if no item can be such a model.
-    """
-
-    def __init__(
-        self,
-        client: "DynamoDBClient",
-        name: str,
-        *key_names: str,
-        model: type[Model] | Codec[Model],
-        version: str = "version",
-        checked: bool = True,
-    ) -> None:
-        self.table = VersionedTable(client, name, *key_names, version=version, checked=checked)
-        self._table_name, self._version = name, version
+    def __init__(self, table: VersionedWrites, model: type[Model] | Codec[Model]) -> None:
+        self._table, self._table_name, self._version = table, table._name, table._version
         self._model: type[Any] | None = None if isinstance(model, Codec) else get_origin(model) or model
         self._codec, self._fields = codec_of(model)
         self._tags = self._fields.tags if self._fields is not None else frozenset()
-        for each in key_names:
+        for each in table._key_names:
             if self._fields is not None and each not in self._fields.names:
-                raise UnfitModel(f"{name}: {self._name} has no field {each}, which is part of the table's key")
+                raise UnfitModel(
+                    f"{self._table_name}: {self._name} has no field {each}, which is part of the table's key"
+                )
 
     @property
     def _name(self) -> str:
@@ -101,157 +82,37 @@ class ModelTable[Model]:
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
         """As VersionedTable's."""
-        return self.table.key(*values)
-
-    def load(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Loaded[Model] | None:
-        """The model of the item as it is now (a consistent read), None if it doesn't exist."""
-        item = self.table.load(*key_values, deadline=deadline)
-        return None if item is None else self.loaded(item)
-
-    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Loaded[Model]:
-        """As `load`, but raises NoSuchItem if the item doesn't exist."""
-        return self.loaded(self.table.get(*key_values, deadline=deadline))
+        return self._table.key(*values)
 
     def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model] | None:
         """The model of the item as a plan's `observed` has it, None if it doesn't exist."""
-        item = self.table.load_from(observed, *key_values)
+        item = self._table.load_from(observed, *key_values)
         return None if item is None else self.loaded(item)
 
     def get_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model]:
         """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
-        return self.loaded(self.table.get_from(observed, *key_values))
-
-    def query(  # noqa: PLR0913 (as VersionedTable's)
-        self,
-        condition: Condition,
-        *,
-        index: str | None = None,
-        matching: Condition | None = None,
-        consistent: bool = False,
-        descending: bool = False,
-        page_size: int | None = None,
-        after: Key | None = None,
-        deadline: Deadline | None = None,
-    ) -> Iterator[Loaded[Model]]:
-        """As VersionedTable's, with values as the item has them: a datetime as its text. The models can be saved.
-
-        If an index doesn't project an attribute, the field has its default, or the item is a Misfit. If you change such
-        a field, the save is a Conflict if the item has the attribute after all.
-        """
-        items = self.table.query(
-            condition,
-            index=index,
-            matching=matching,
-            consistent=consistent,
-            descending=descending,
-            page_size=page_size,
-            after=after,
-            deadline=deadline,
-        )
-        return map(self.loaded, items)
-
-    def scan(  # noqa: PLR0913 (as VersionedTable's)
-        self,
-        *,
-        index: str | None = None,
-        matching: Condition | None = None,
-        consistent: bool = False,
-        page_size: int | None = None,
-        after: Key | None = None,
-        segment: tuple[int, int] | None = None,
-        deadline: Deadline | None = None,
-    ) -> Iterator[Loaded[Model]]:
-        """As VersionedTable's. The models can be saved, as those of `query`."""
-        items = self.table.scan(
-            index=index,
-            matching=matching,
-            consistent=consistent,
-            page_size=page_size,
-            after=after,
-            segment=segment,
-            deadline=deadline,
-        )
-        return map(self.loaded, items)
-
-    def upsert(
-        self,
-        *key_values: str | int | Decimal | bytes,
-        entries: "Iterable[MapEntry]",
-        forget_after: timedelta | None = None,
-        deadline: Deadline | None = None,
-    ) -> "Upserted":
-        """As VersionedTable's: entries are written without the model, so they aren't held against it."""
-        return self.table.upsert(*key_values, entries=entries, forget_after=forget_after, deadline=deadline)
+        return self.loaded(self._table.get_from(observed, *key_values))
 
     def loaded(self, item: VersionedItem) -> Loaded[Model]:
         """The model of an item from elsewhere, as from `Conflict.found`."""
-        key = self.table.key_of(item)
+        key = self._table.key_of(item)
         model = self._decoded(key, item)
         return Loaded(model, version_of(key, item, self._version), item, self._encoded(model))
-
-    def save(
-        self,
-        model: Model | Loaded[Model],
-        *,
-        when: Condition | None = None,
-        checked: bool | None = None,
-        deadline: Deadline | None = None,
-    ) -> Loaded[Model]:
-        """Saves a model that was loaded, or creates an item of one that wasn't. Returns it with its new version.
-
-        Raises Conflict, and ValueError for a model that can't be saved. If a save is unchecked, Misfit may be raised
-        after it was made: for what other writers changed in the item.
-        """
-        item = self._item(model)
-        return self.loaded(self.table.save(item, when=_with_absent(item, when), checked=checked, deadline=deadline))
-
-    def modify(
-        self,
-        *key_values: str | int | Decimal | bytes,
-        change: Callable[[Model | None], Model],
-        deadline: Deadline | None = None,
-    ) -> Loaded[Model]:
-        """Reads the model, changes it and saves it; after each conflict it changes and saves the newer one.
-
-        `change` gets the model, None if there is no item, and returns the model as it should be: a copy, or the same
-        one changed in place. It is called again after each conflict, and otherwise as VersionedTable's.
-        """
-        key = self.key(*key_values)
-
-        def changed(found: VersionedItem | None) -> Item:
-            before = None if found is None else self.loaded(found)
-            after = change(None if before is None else before.model)
-            if after is None or (self._model is not None and type(after) is not self._model):
-                raise TypeError(f"{key}: `change` returned {after!r}, expected the {self._name} as it should be")
-            return self._item(after if before is None else before.changed_to(after))
-
-        return self.loaded(self.table.modify(*key_values, change=changed, deadline=deadline))
-
-    def delete(
-        self,
-        loaded: Loaded[Model],
-        *,
-        when: Condition | None = None,
-        checked: bool | None = None,
-        deadline: Deadline | None = None,
-    ) -> None:
-        """Deletes what was loaded. Raises as VersionedTable's."""
-        self.table.delete(self._loaded_item(loaded), when=when, checked=checked, deadline=deadline)
 
     def saving(
         self, model: Model | Loaded[Model], *, when: Condition | None = None, checked: bool | None = None
     ) -> Put | Update:
         """The write of a `save`, for `write_together` or a plan of your own."""
         item = self._item(model)
-        return self.table.saving(item, when=_with_absent(item, when), checked=checked)
+        return self._table.saving(item, when=_with_absent(item, when), checked=checked)
 
     def deleting(self, loaded: Loaded[Model], *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same."""
-        return self.table.deleting(self._loaded_item(loaded), when=when, checked=checked)
+        return self._table.deleting(self._loaded_item(loaded), when=when, checked=checked)
 
     def checking(self, loaded: Loaded[Model], *, when: Condition | None = None) -> Check:
         """A check for a transaction that only read the model: the item still has the version that was loaded."""
-        return self.table.checking(self._loaded_item(loaded), when=when)
+        return self._table.checking(self._loaded_item(loaded), when=when)
 
     def _loaded_item(self, loaded: Loaded[Model]) -> VersionedItem:
         if not isinstance(loaded, Loaded):
@@ -267,7 +128,7 @@ class ModelTable[Model]:
             item = model.item.copy()
             item.clear()
             item.update(laid_over(model.item, model.known, encoded, self._tags))
-        self._check_comes_back(self.table.key_of(item), item, encoded)
+        self._check_comes_back(self._table.key_of(item), item, encoded)
         return item
 
     def _check_comes_back(self, key: Key, item: Item, encoded: Item) -> None:
@@ -303,6 +164,175 @@ class ModelTable[Model]:
             raise Misfit(key, self._name, str(error)) from None
         except Exception as error:
             raise Misfit(key, self._name, repr(error)) from error
+
+    def _changed(self, key: Key, change: Callable[[Model | None], Model], found: VersionedItem | None) -> Item:
+        """The item as `change` makes it. Raises TypeError if that is no model."""
+        before = None if found is None else self.loaded(found)
+        after = change(None if before is None else before.model)
+        if after is None or (self._model is not None and type(after) is not self._model):
+            raise TypeError(f"{key}: `change` returned {after!r}, expected the {self._name} as it should be")
+        return self._item(after if before is None else before.changed_to(after))
+
+
+class ModelTable[Model](ModelWrites[Model]):
+    """A VersionedTable whose items are models: `ModelTable(client, "Flights", "flight_id", model=Flight)`.
+
+    `model` is a dataclass, a Struct of msgspec's, a model of pydantic's, or a Codec. `table` is the same table without
+    models, for what a model can't say.
+
+    A save writes the attributes in which the model changed. Attributes that the model doesn't know stay as they are,
+    also in its nested models, and so does a stored text that says the same in other words. An element of a list that
+    changed is written as the model has it. If the model has a field with the version's name, it is filled with the
+    version, 0 if there is none, and its value isn't saved.
+
+    A field that is None, or an empty set, is no attribute if that is its default. Elsewhere None is DynamoDB's NULL,
+    and an empty set is an empty list, because DynamoDB has none.
+
+    Every call may raise Misfit, for an item that doesn't fit the model, and what VersionedTable's call of the same name
+    raises. A model that doesn't fit isn't written. Making the table raises UnfitModel if no item can be such a model.
+    """
+
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        name: str,
+        *key_names: str,
+        model: type[Model] | Codec[Model],
+        version: str = "version",
+        checked: bool = True,
+    ) -> None:
+        self.table = VersionedTable(client, name, *key_names, version=version, checked=checked)
+        super().__init__(self.table, model)
+
+    @blocking
+    def load(
+        self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None
+    ) -> Steps[Loaded[Model] | None]:
+        """The model of the item as it is now (a consistent read), None if it doesn't exist."""
+        item = yield from steps(VersionedTable.load)(self.table, *key_values, deadline=deadline)
+        return None if item is None else self.loaded(item)
+
+    @blocking
+    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Steps[Loaded[Model]]:
+        """As `load`, but raises NoSuchItem if the item doesn't exist."""
+        return self.loaded((yield from steps(VersionedTable.get)(self.table, *key_values, deadline=deadline)))
+
+    def query(  # noqa: PLR0913 (as VersionedTable's)
+        self,
+        condition: Condition,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        descending: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Loaded[Model]]:
+        """As VersionedTable's, with values as the item has them: a datetime as its text. The models can be saved.
+
+        If an index doesn't project an attribute, the field has its default, or the item is a Misfit. If you change such
+        a field, the save is a Conflict if the item has the attribute after all.
+        """
+        items = self.table.query(
+            condition,
+            index=index,
+            matching=matching,
+            consistent=consistent,
+            descending=descending,
+            page_size=page_size,
+            after=after,
+            deadline=deadline,
+        )
+        return self._all_loaded(items)
+
+    def scan(  # noqa: PLR0913 (as VersionedTable's)
+        self,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        segment: tuple[int, int] | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Loaded[Model]]:
+        """As VersionedTable's. The models can be saved, as those of `query`."""
+        items = self.table.scan(
+            index=index,
+            matching=matching,
+            consistent=consistent,
+            page_size=page_size,
+            after=after,
+            segment=segment,
+            deadline=deadline,
+        )
+        return self._all_loaded(items)
+
+    def _all_loaded(self, items: Iterator[VersionedItem]) -> Iterator[Loaded[Model]]:
+        return map(self.loaded, items)
+
+    @blocking
+    def upsert(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        entries: "Iterable[MapEntry]",
+        forget_after: timedelta | None = None,
+        deadline: Deadline | None = None,
+    ) -> "Steps[Upserted]":
+        """As VersionedTable's: entries are written without the model, so they aren't held against it."""
+        return steps(VersionedTable.upsert)(
+            self.table, *key_values, entries=entries, forget_after=forget_after, deadline=deadline
+        )
+
+    @blocking
+    def save(
+        self,
+        model: Model | Loaded[Model],
+        *,
+        when: Condition | None = None,
+        checked: bool | None = None,
+        deadline: Deadline | None = None,
+    ) -> Steps[Loaded[Model]]:
+        """Saves a model that was loaded, or creates an item of one that wasn't. Returns it with its new version.
+
+        Raises Conflict, and ValueError for a model that can't be saved. If a save is unchecked, Misfit may be raised
+        after it was made: for what other writers changed in the item.
+        """
+        item = self._item(model)
+        saving = steps(VersionedTable.save)(
+            self.table, item, when=_with_absent(item, when), checked=checked, deadline=deadline
+        )
+        return self.loaded((yield from saving))
+
+    @blocking
+    def modify(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        change: Callable[[Model | None], Model],
+        deadline: Deadline | None = None,
+    ) -> Steps[Loaded[Model]]:
+        """Reads the model, changes it and saves it; after each conflict it changes and saves the newer one.
+
+        `change` gets the model, None if there is no item, and returns the model as it should be: a copy, or the same
+        one changed in place. It is called again after each conflict, and otherwise as VersionedTable's.
+        """
+        change_item = functools.partial(self._changed, self.key(*key_values), change)
+        modifying = steps(VersionedTable.modify)(self.table, *key_values, change=change_item, deadline=deadline)
+        return self.loaded((yield from modifying))
+
+    @blocking
+    def delete(
+        self,
+        loaded: Loaded[Model],
+        *,
+        when: Condition | None = None,
+        checked: bool | None = None,
+        deadline: Deadline | None = None,
+    ) -> Steps[None]:
+        """Deletes what was loaded. Raises as VersionedTable's."""
+        item = self._loaded_item(loaded)
+        return steps(VersionedTable.delete)(self.table, item, when=when, checked=checked, deadline=deadline)
 
 
 def _with_absent(item: Item, when: Condition | None) -> Condition | None:
