@@ -116,9 +116,9 @@ class Decided(NamedTuple):
 class Fold(Struct):
     """Items `before` the commit, as DynamoDB has them, and `after` it.
 
-    `changed` has the accounts and the items of the Reversals table that it changes, `reversals` the keys of those items
-    of the latter on which a decision depends. `served_accounts` are the accounts whose tickets it serves. If items are
-    `unread`, it is none to commit.
+    `accounts` are those of `after` that were parsed. `changed` has the accounts and the items of the Reversals table
+    that it changes, `reversals` the keys of those items of the latter on which a decision depends. `served_accounts`
+    are the accounts whose tickets it serves. If items are `unread`, it is none to commit.
     """
 
     tables: LedgerTables
@@ -127,6 +127,7 @@ class Fold(Struct):
     now: datetime
     before: Observed
     after: dict[Key, Item | None]
+    accounts: dict[Key, Account] = {}
     changed: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
     reversals: set[Key] = set()
@@ -182,6 +183,7 @@ class Fold(Struct):
         minor_units = MINOR_UNITS.get if self.minor_units else no_minor_units
         accounts = self._accounts(account_ids)
         posted_at = posting_time(self.now, accounts)
+        accounts = [account and account.as_of(posted_at) for account in accounts]
         context = Context(self._entry, find_reversed, minor_units, posted_at)
         decisions = transaction.decide(accounts, context)
         home_id, sender = transaction.home_entry_id, _sender_of(message)
@@ -199,7 +201,9 @@ class Fold(Struct):
     def stage(self, message: QueuedTransaction, decided: Decided) -> None:
         """Sets the message's disposition, and stages what its transaction does: whole, or not at all after an error."""
         changed = dict(map(self._changed_account, decided.sides)) | dict(self._changed_reversals(decided))
+        accounts = {self.tables.account_key(side.account.account_id): side.account for side in decided.sides}
         entries = {self.tables.entry_key(entry.entry_id): entry_item(entry) for _, entry in decided.sides}
+        self.accounts |= accounts
         self.changed |= changed
         self.new_entries |= entries
         self.reversals |= decided.reversed_before.keys()
@@ -236,7 +240,10 @@ class Fold(Struct):
         keys = [self.tables.account_key(account_id) for account_id in account_ids]
         if unread := [key for key in keys if key not in self.after]:
             raise NotRead(unread)
-        return [sound_account(item) if item else None for item in map(self.after.get, keys)]
+        for key in keys:
+            if key not in self.accounts and (item := self.after[key]):
+                self.accounts[key] = sound_account(item)
+        return list(map(self.accounts.get, keys))
 
     def _entry(self, entry_id: EntryId) -> JournalEntry | None:
         item = self._item(self.tables.entry_key(entry_id))

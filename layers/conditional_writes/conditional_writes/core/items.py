@@ -144,8 +144,13 @@ def same(one: Any, other: Any) -> bool:
     In Python they may be equal.
     """
     kind = type(one)
-    if kind in _PLAIN and kind is type(other):
-        return bool(one == other)
+    if kind is type(other):
+        if kind in _PLAIN:
+            return bool(one == other)
+        if kind is dict:
+            return one.keys() == other.keys() and all(map(same, one.values(), map(other.__getitem__, one)))
+        if kind is list:
+            return len(one) == len(other) and all(map(same, one, other))
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other

@@ -78,9 +78,13 @@ class Account(Struct, frozen=True):
 
     def at(self, posted_at: str) -> Self:
         """The account at this time: with the interest until then, and nothing used of limits whose period is over."""
-        if not self.interest.rate and not self.limits:
+        if self.posted_at == posted_at or not (self.interest.rate or self.limits):
             return self
         return replace(self, interest=self._interest_at(posted_at), limits=in_period(self.limits, posted_at))
+
+    def as_of(self, posted_at: str) -> Self:
+        """The account at this time, for a decision: the time is its `posted_at`, so it is brought there once."""
+        return replace(self.at(posted_at), posted_at=posted_at)
 
     def _interest_at(self, posted_at: str) -> Interest:
         """A time that is damaged adds none."""

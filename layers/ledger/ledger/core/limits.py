@@ -24,6 +24,7 @@ from ledger.core.money import EXACT, WIDE, exact
 MOST_LIMITS = 5
 """Of one account. They are on its item, and each KB of that costs 2 write units more in each commit."""
 NAME_PATTERN = r"^[a-z0-9_-]{1,24}\Z"
+ZERO = Decimal(0)
 LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
 ROUNDED_UP = Context(EXACT.prec, ROUND_CEILING, Emin=-1000, Emax=1000)
 ROUNDED_DOWN = Context(EXACT.prec, ROUND_FLOOR, Emin=-1000, Emax=1000)
@@ -44,7 +45,7 @@ class Per(StrEnum):
     MONTH = "month"
 
 
-class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """At most this `amount` in each transaction, or in all of a day or a month; or so many of them, the `number`.
 
     One of the balance is a ceiling: no credit takes the balance above its amount.
@@ -84,6 +85,14 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def is_counted(self) -> bool:
         return self.time_zone is not None
 
+    @functools.cached_property
+    def item(self) -> dict[str, Any]:
+        """The rule as a map of the account's item."""
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return {
+            name: str(value) if isinstance(value, StrEnum) else value for name, value in fields if value is not None
+        }
+
     def period_of(self, posted_at: str) -> str:
         """The day or the month of a time, in the limit's time zone, such as 2026-11-24 and 2026-11. Empty if the limit
         isn't counted, or for a damaged time.
@@ -112,6 +121,11 @@ class AccountLimit(msgspec.Struct, frozen=True):
             return WIDE.subtract(rule.amount, balance)
         left = WIDE.subtract(rule.amount, self.used) if self.used else rule.amount
         return WIDE.subtract(left, held) if held and rule.of is Of.DEBITS and rule.is_counted else left
+
+    def with_used(self, used: Decimal) -> "AccountLimit":
+        """With so much used of it: 0 at least, and with 38 digits at most."""
+        rounded = ROUNDED_UP.normalize(min(LARGEST, used)) if used > 0 else ZERO
+        return AccountLimit(self.rule, rounded, self.period, self.set_at)
 
 
 type Limits = tuple[AccountLimit, ...]
@@ -153,14 +167,25 @@ def _counted_alike(rule: Limit) -> tuple[object, ...]:
 def in_period(limits: Limits, posted_at: str) -> Limits:
     """The limits at this time. Nothing is used of a new period. A period never goes back, so a wrong clock gives
     nothing back."""
-    if not any(each.period and each.rule.period_of(posted_at) > each.period for each in limits):
+    minute = minute_of(posted_at)
+    for each in limits:
+        if each.rule.period_of(minute) > each.period:
+            break
+    else:
         return limits
     return tuple(
         AccountLimit(each.rule, period=period, set_at=each.set_at)
-        if each.rule.is_counted and (period := each.rule.period_of(posted_at)) > each.period
+        if (period := each.rule.period_of(minute)) > each.period
         else each
         for each in limits
     )
+
+
+def minute_of(posted_at: str) -> str:
+    """The beginning of its minute, if the time is spelled as all of ours. A zone's day is the same throughout a minute:
+    since 1972 no clock has been a part of a minute off UTC. So the day is looked up once a minute.
+    """
+    return f"{posted_at[:16]}+00:00" if len(posted_at) == 29 and posted_at.endswith("+00:00") else posted_at
 
 
 def first_exceeded(
@@ -186,10 +211,12 @@ def shown_left(left: Decimal) -> Decimal:
 def counted(limits: Limits, of: Of, amount: Decimal, times: int = 1) -> Limits:
     """The limits after a debit or a credit of this amount, or after a hold, of which the number alone counts."""
     return tuple(
-        replace(each, used=_used(each.used, amount if each.rule.number is None else Decimal(times)))
-        if each.rule.of is of and each.rule.is_counted
-        else each
-        for each in limits
+        [
+            each.with_used(WIDE.add(each.used, amount if each.rule.number is None else times))
+            if each.rule.of is of and each.rule.time_zone is not None
+            else each
+            for each in limits
+        ]
     )
 
 
@@ -198,7 +225,7 @@ def given_back(limits: Limits, of: Of, amount: Decimal, posted_at: str) -> Limit
     present period. A number isn't given back.
     """
     return tuple(
-        replace(each, used=_used(each.used, amount.copy_negate()))
+        each.with_used(WIDE.subtract(each.used, amount))
         if each.rule.of is of
         and each.rule.is_counted
         and each.rule.number is None
@@ -209,17 +236,12 @@ def given_back(limits: Limits, of: Of, amount: Decimal, posted_at: str) -> Limit
     )
 
 
-def _used(before: Decimal, more: Decimal) -> Decimal:
-    after = WIDE.add(before, more)
-    return ROUNDED_UP.normalize(min(LARGEST, after)) if after > 0 else Decimal(0)
-
-
 def limits_item(limits: Limits) -> list[dict[str, Any]]:
     """The limits as a list of the account's item."""
     return [
-        {**_rule_item(each.rule), "used": each.used, "period": each.period, "set_at": each.set_at}
-        if each.rule.is_counted
-        else {**_rule_item(each.rule)}
+        {**each.rule.item, "used": each.used, "period": each.period, "set_at": each.set_at}
+        if each.rule.time_zone is not None
+        else each.rule.item
         for each in limits
     ]
 
@@ -232,8 +254,9 @@ def limits_from_item(items: list[Any]) -> Limits:
 def _limit(item: Any) -> AccountLimit:
     if not isinstance(item, dict):
         raise TypeError(f"limits: expected a map for each limit, got {type(item).__name__}")
-    rule = _rule(*map(item.get, Limit.__struct_fields__))
-    if not rule.is_counted:
+    get = item.get
+    rule = _rule(item["name"], item["of"], get("per"), get("time_zone"), get("amount"), get("number"))
+    if rule.time_zone is None:
         return AccountLimit(rule)
     used, period, set_at = item["used"], item["period"], item["set_at"]
     if not (type(used) is Decimal and type(period) is type(set_at) is str and used >= 0):
@@ -251,12 +274,6 @@ def _rule(*values: Any) -> Limit:
         return msgspec.convert({name: value for name, value in fields if value is not None}, Limit)
     except msgspec.ValidationError as error:
         raise ValueError(f"limits: {sentence_of(error)}") from None
-
-
-@functools.lru_cache(maxsize=4096)
-def _rule_item(rule: Limit) -> dict[str, Any]:
-    fields = ((name, getattr(rule, name)) for name in Limit.__struct_fields__)
-    return {name: str(value) if isinstance(value, StrEnum) else value for name, value in fields if value is not None}
 
 
 @functools.lru_cache(maxsize=4096)
