@@ -14,9 +14,9 @@ from conditional_writes.upserts import (
     ItemTooLarge,
     MapEntry,
     Upserted,
+    UpsertInRequests,
     erase,
     erasure,
-    upsert_in_requests,
 )
 from conditional_writes.upserts.clocks import clock
 from tests.support.profile_table import Assumed, ProfileTable
@@ -168,7 +168,7 @@ def test_an_item_with_a_thousand_attributes_is_erased_in_several_requests(profil
         profiles.plant(**{f"attribute {name}": name for name in names})
     profiles.upsert(*(MapEntry((f"map {number}", "inner", "x"), 1, at(1)) for number in range(100)))
     profiles.upsert(MapEntry(("map 50", "inner", "late"), 1, at(3)))
-    erasing = upsert_in_requests(profiles.client, profiles.key("alice"), [erasure(at(2))])
+    erasing = iter(UpsertInRequests(profiles.client, profiles.key("alice"), [erasure(at(2))]))
     assert next(erasing) == ([], [], 1)
     assert 0 < len(profiles.maps) < 1_000 + 100
     profiles.upsert(MapEntry(("map 1", "comes back"), 1, at(0)))

@@ -18,8 +18,8 @@ from conditional_writes.upserts import (
     NotAMap,
     NotAnEntry,
     Upserted,
+    UpsertInRequests,
     plan,
-    upsert_in_requests,
 )
 from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
@@ -334,7 +334,7 @@ def test_once_a_map_is_being_dropped_nothing_earlier_comes_into_it(profiles: Pro
     paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
     for batch in itertools.batched(paths, 100):
         profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
-    dropping = upsert_in_requests(profiles.client, profiles.key("alice"), [MapEntry(("a", "many"), REMOVED, at(3))])
+    dropping = iter(UpsertInRequests(profiles.client, profiles.key("alice"), [MapEntry(("a", "many"), REMOVED, at(3))]))
     next(dropping)  # a part
     assert 0 < len(profiles.maps()["a"]["many"]) < 300
     assert profiles.upsert(MapEntry(("a", "many", "m-new", "x"), 2, at(2)))[:2] == (0, 1)

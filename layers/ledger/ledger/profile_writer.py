@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from msgspec import Struct
 
 from conditional_writes import Deadline, key
-from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, Progress, erasure, upsert_in_requests
+from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, Progress, UpsertInRequests, erasure
 from ledger.core.profile_messages import EraseProfile, ProfileMessage, check_as_of
 from ledger.core.reason_codes import ReasonCode
 from ledger.dispositions import disposition_of, is_about_content
@@ -93,7 +93,7 @@ class ProfileWriter(NamedTuple):
         by_path = _by_path(updates)
         conflicts = 0
         try:
-            for progress in upsert_in_requests(
+            for progress in UpsertInRequests(
                 self.client, profile, entries, forget_after=REMOVALS_REMEMBERED, deadline=deadline
             ):
                 conflicts += progress.conflicts

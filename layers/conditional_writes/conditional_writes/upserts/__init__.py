@@ -9,7 +9,7 @@ from conditional_writes.core.items import Key
 from conditional_writes.core.steps import Steps, blocking, steps
 from conditional_writes.upserts.entries import REMOVED, MapEntry, erasure
 from conditional_writes.upserts.errors import ItemTooLarge, NotAMap, NotAnEntry
-from conditional_writes.upserts.plan import Progress, Upserting, upsert_in_requests
+from conditional_writes.upserts.plan import Progress, UpsertInRequests
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -21,11 +21,11 @@ __all__ = [
     "NotAMap",
     "NotAnEntry",
     "Progress",
+    "UpsertInRequests",
     "Upserted",
     "erase",
     "erasure",
     "upsert",
-    "upsert_in_requests",
 ]
 
 
@@ -70,7 +70,7 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     """
     entries = list(entries)
     written = conflicts = 0
-    upserting = Upserting(
+    upserting = UpsertInRequests(
         client,
         key,
         entries,
@@ -79,7 +79,7 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
         deadline=deadline,
     )
     while upserting.pending:
-        progress = yield from steps(Upserting.next_request)(upserting)
+        progress = yield from steps(UpsertInRequests.next_request)(upserting)
         written += len(progress.written)
         conflicts += progress.conflicts
     return Upserted(written, len(entries) - written, conflicts)

@@ -103,34 +103,12 @@ class Progress(NamedTuple):
     conflicts: int
 
 
-def upsert_in_requests(  # noqa: PLR0913 (three have defaults that are seldom changed)
-    client: "DynamoDBClient",
-    key: Key,
-    entries: Iterable[MapEntry],
-    *,
-    version_attribute: str | None = None,
-    forget_after: timedelta | None = None,
-    deadline: Deadline | None = None,
-) -> Iterator[Progress]:
-    """Does the same as `upsert`, and yields a Progress after each request.
+class UpsertInRequests:
+    """Does the same as `upsert`, with its parameters, and iterates over a Progress after each request.
 
     Its entries are done, even if a later request fails. An upsert of several requests begins with a random one of them.
-    So a repetition gets further, even if most requests fail.
+    So a repetition gets further, even if most requests fail. `pending` has the entries of each request that is left.
     """
-    upserting = Upserting(
-        client,
-        key,
-        entries,
-        version_attribute=version_attribute,
-        forget_after=forget_after,
-        deadline=deadline,
-    )
-    while upserting.pending:
-        yield upserting.next_request()
-
-
-class Upserting:
-    """An upsert on its way: the entries of each `pending` request."""
 
     def __init__(  # noqa: PLR0913 (the parameters of an upsert)
         self,
@@ -138,9 +116,9 @@ class Upserting:
         key: Key,
         entries: Iterable[MapEntry],
         *,
-        version_attribute: str | None,
-        forget_after: timedelta | None,
-        deadline: Deadline | None,
+        version_attribute: str | None = None,
+        forget_after: timedelta | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         latest = winning(key, entries)
         if any(entry.path[:1] == (version_attribute,) for entry in latest):
@@ -148,6 +126,10 @@ class Upserting:
         self._client, self._deadline = client, deadline_or_default(deadline)
         self._planner = _Planner(key, version_attribute, _forgotten_before(forget_after))
         self.pending = in_requests_from_any_on(latest)
+
+    def __iter__(self) -> Iterator[Progress]:
+        while self.pending:
+            yield self.next_request()
 
     @blocking
     def next_request(self) -> Steps[Progress]:
