@@ -55,29 +55,42 @@ def main() -> None:
     for name in ("", "sent after 1 s", "after 60 s", "later, at worst", "no delay skipped: at worst"):
         table.add_column(name, justify="right" if name else "left")
     for flood in FLOODS:
-        late, before = Simulation(flood).late_seconds(), Simulation(flood._replace(skipped=0)).late_seconds()
+        late, before = late_seconds(flood), late_seconds(flood._replace(skipped=0))
         later = max(seconds for sent, seconds in late.items() if sent > 60)
         table.add_row(flood.title, *(f"{each:,.0f}" for each in (late[1], late[60], later, max(before.values()))))
     console.print(table)
 
 
-class Simulation:
-    """A queue, and the batches of its function. A message is a number; those below `waiting` find no account."""
+def late_seconds(flood: Flood) -> dict[int, float]:
+    """Until the last of the messages sent after so many seconds is posted."""
+    sent = [seconds for seconds in SENT_SECONDS + SENT_LATER_SECONDS for _ in range(SENT)]
+    late: dict[int, float] = {}
+    for seconds, after in zip(sent, Simulation(flood, sent).run(), strict=True):
+        late[seconds] = max(after, late.get(seconds, 0))
+    return late
 
-    def __init__(self, flood: Flood, sent_seconds: Sequence[int] = SENT_SECONDS + SENT_LATER_SECONDS) -> None:
+
+class Simulation:
+    """A queue, and the batches of its function. A message is a number; those below `waiting` find no account.
+
+    The others were sent after so many seconds. `batches` counts invocations, `most_at_once` those at one time.
+    """
+
+    def __init__(self, flood: Flood, sent_seconds: Sequence[float]) -> None:
         self._flood, self._random = flood, random.Random(1)
-        self._sent = dict(enumerate((each for each in sent_seconds for _ in range(SENT)), flood.waiting))
+        self._sent = sent_seconds
         self._hidden = [(0.0, number) for number in range(flood.waiting)]
-        self._hidden += [(seconds, number) for number, seconds in self._sent.items()]
+        self._hidden += [(seconds, number) for number, seconds in enumerate(sent_seconds, flood.waiting)]
         heapq.heapify(self._hidden)
         self._visible: list[tuple[float, int]] = []
         self._running: list[tuple[float, list[int]]] = []
-        self._receives = [0] * (flood.waiting + len(self._sent))
+        self._receives = [0] * (flood.waiting + len(sent_seconds))
         self._in_flight = 0
+        self.batches = self.most_at_once = 0
 
-    def late_seconds(self) -> dict[int, float]:
-        """Until the last of the messages sent after so many seconds is posted."""
-        late, now = {}, 0.0
+    def run(self) -> list[float]:
+        """The seconds from the sending of each message to its posting."""
+        late, now = [0.0] * len(self._sent), 0.0
         left = len(self._sent)
         while left:
             self._show(now)
@@ -88,7 +101,8 @@ class Simulation:
                 ended, batch = heapq.heappop(self._running)
                 for number in self._end(ended, batch):
                     left -= 1
-                    late[self._sent[number]] = ended - self._sent[number]
+                    sent = number - self._flood.waiting
+                    late[sent] = ended - self._sent[sent]
         return late
 
     def _show(self, now: float) -> None:
@@ -111,6 +125,8 @@ class Simulation:
         waiting = sum(number < self._flood.waiting for number in batch)
         seconds = INVOCATION_SECONDS + WAITING_SECONDS * waiting + POSTED_SECONDS * (taken - waiting)
         heapq.heappush(self._running, (now + seconds * self._flood.slower, batch))
+        self.batches += 1
+        self.most_at_once = max(self.most_at_once, len(self._running))
 
     def _next(self, now: float) -> float:
         times = [self._hidden[0][0]] if self._hidden else []

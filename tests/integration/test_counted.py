@@ -5,6 +5,7 @@ A sample counts what is ours. Every case is the benchmark itself, with what is b
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -202,16 +203,18 @@ def test_a_locks_steps_take_the_requests_that_its_benchmark_says(dynamodb: Endpo
     locks.check(locks.count_all(dynamodb, "counted-locks", locks.CONTENDERS if every_case else ["ours"]))
 
 
-def rows(heading: str) -> dict[str, list[float]]:
-    """The figures of the table in this section of docs/operations.md, by the first cell of each row."""
-    section = (PROJECT / "docs/operations.md").read_text().split(f"\n### {heading}\n")[1].split("\n### ")[0]
-    cells = [row.strip("| ").split(" | ") for row in section.splitlines() if row.startswith("| ")]
-    return {name: list(map(float, figures)) for name, *figures in cells[1:]}
+def rows(heading: str, page: str = "operations", first: str = "") -> dict[str, list[float]]:
+    """The figures of the table in this section of the page, by the first cell of each row, from this row on."""
+    section = (PROJECT / f"docs/{page}.md").read_text().split(f"# {heading}\n")[1].split("\n##")[0]
+    cells = [row.strip("| ").replace("*", "").split(" | ") for row in section.splitlines() if row.startswith("| ")]
+    begin = next(number for number, (name, *_) in enumerate(cells) if name.startswith(first)) if first else 1
+    return {name: list(map(float, figures)) for name, *figures in cells[begin:]}
 
 
 def test_a_million_transactions_cost_what_the_documentation_says(aws: Endpoint) -> None:
-    written = rows("A million transactions")
-    for column, batch in enumerate(costs.counted_batches(aws)):
+    written, batches = rows("A million transactions"), list(costs.counted_batches(aws))
+    check_a_million_a_day(batches[:2])
+    for column, batch in enumerate(batches):
         in_all, storage = sum(batch.dollars.values()), batch.storage_dollars
         counted_now = {**batch.dollars, "in all": in_all, "storage, each month": storage}
         assert written.keys() == counted_now.keys()
@@ -220,6 +223,19 @@ def test_a_million_transactions_cost_what_the_documentation_says(aws: Endpoint) 
             counted_now, abs=0.006, rel=0.02
         )
         assert batch.write_units == 3 * batch.size + 2
+
+
+def check_a_million_a_day(batches: Sequence[costs.Batch]) -> None:
+    """Of n = 1 and n = 10: docs/capacity.md has the sums of what other pages say."""
+    written = list(rows("A million transactions a day", "capacity", first="30 million").values())
+    stack = rows("A month of a stack")
+    fixed = sum(figure for [figure] in stack.values()) + stack["traces, a function"][0]
+    [night] = re.findall(r"\| 120 \|.*?\| ([\d.]+) dollars \| 18", (PROJECT / "docs/jobs.md").read_text())
+    for column, batch in enumerate(batches):
+        a_month = [30 * sum(batch.dollars.values()), fixed, 30 * float(night)]
+        month, year = 30 * batch.storage_dollars, 365 * batch.storage_dollars
+        expected = [*a_month, month, sum(a_month) + month, year, sum(a_month) + year]
+        assert [figures[column] for figures in written] == pytest.approx(expected, abs=0.6, rel=0.02)
 
 
 def test_two_write_units_more_cost_what_the_documentation_says() -> None:
