@@ -1,5 +1,6 @@
 """Invariants of accounts and journals, checked from the tables alone by the oracle's rules, not by the product's."""
 
+import hashlib
 import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -114,6 +115,7 @@ def violations(books: Books) -> list[str]:
         *_holds(books),
         *_reversals(books),
         *_each_account(books),
+        *_shards(books),
         *_times(books),
         *books.broken_seals,
     ]
@@ -121,7 +123,8 @@ def violations(books: Books) -> list[str]:
 
 def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter]) -> Iterator[str]:
     """Yields a sentence for each message that is neither posted, nor rejected, nor dead-lettered with a reason."""
-    posted = {(entry.account_id, entry.home_account_id, entry.transaction_id) for entry in books.entries}
+    ids = ((entry.account_id, entry.home_account_id, entry.transaction_id) for entry in books.entries)
+    posted = {(name_of(account_id), name_of(home), transaction_id) for account_id, home, transaction_id in ids}
     dead = {letter.body for letter in letters if letter.reason}
     for body in bodies:
         if body in dead:
@@ -141,8 +144,11 @@ def is_poison(letter: DeadLetter) -> bool:
     reason = letter.reason or ""
     if is_invalid(decode, letter.body):
         return bool(reason)
-    sentences = ("was used before on account", "decimals, expected at most", "expected the hold's own expires_at")
-    sentences += ("can't give the balance", "is reversed whole")
+    sentences = (
+        *("was used before on account", "decimals, expected at most", "expected the hold's own expires_at"),
+        *("can't give the balance", "is reversed whole"),
+        *("is a pool, which takes no", "is no pool", "expected more than the"),
+    )
     return any(sentence in reason for sentence in sentences)
 
 
@@ -151,8 +157,25 @@ def journal_of(books: Books) -> oracle.Journal:
     journal = oracle.Journal()
     for entry in books.entries:
         if entry.request.get("type") in oracle.ACCOUNT_FIELDS:
-            journal.add(entry.account_id, entry.request, entry.outcome.amount, entry.outcome.posted_at)
+            journal.add(entry.account_id, request_of(entry), entry.outcome.amount, entry.outcome.posted_at)
     return journal
+
+
+def request_of(entry: JournalEntry) -> dict[str, Any]:
+    """The entry's request, which names shards in place of their pools."""
+
+    def named(name: str, value: Any) -> Any:
+        if name == "legs":
+            return [{each: named(each, of) for each, of in leg.items()} for leg in value]
+        is_pool = name.endswith("account_id") and value in entry.shards
+        return f"teller:shard:{entry.shards[value]}:{value}" if is_pool else value
+
+    return {name: named(name, value) for name, value in entry.request.items()}
+
+
+def name_of(account_id: str) -> str:
+    """The account as messages name it: a shard's pool."""
+    return account_id.split(":", 3)[3] if account_id.startswith("teller:shard:") else account_id
 
 
 def _named_account_ids(entry: JournalEntry) -> list[str]:
@@ -163,7 +186,7 @@ def _named_account_ids(entry: JournalEntry) -> list[str]:
 def account_ids_of(entry: JournalEntry, journal: oracle.Journal) -> list[str]:
     """The accounts of the entry's transaction. If the oracle doesn't know its type, only the entry's own account."""
     try:
-        return oracle.account_ids(entry.request, journal)
+        return oracle.account_ids(request_of(entry), journal)
     except oracle.UnknownType:
         return [entry.account_id]
 
@@ -307,6 +330,22 @@ def _times(books: Books) -> Iterator[str]:
             yield f"{account_id}: its last entry was posted at {outcomes[-1].posted_at}, it says {account.posted_at}"
 
 
+def _shards(books: Books) -> Iterator[str]:
+    """Each transaction is on the shards of which docs/messages.md tells, by a number of shards that its pools have had.
+
+    So it is on the same one whenever it is delivered, if the pool is its home.
+    """
+    for entry in books.entries:
+        home = entry.home_account_id
+        for name, number in entry.shards.items():
+            shards, opened = state_of(books.accounts[name])["pool"]
+            of, sizes = home, [opened << doublings for doublings in range(8) if opened << doublings <= shards]
+            if home == f"teller:shard:{number}:{name}":
+                of, sizes = entry.transaction_id, [opened]
+            if number not in {hashlib.sha256(of.encode()).digest()[0] % size for size in sizes}:
+                yield f"{entry.account_id}: {entry.transaction_id} is on shard {number} of {name}, not on one of {of}"
+
+
 def _each_account(books: Books) -> Iterator[str]:
     sound: dict[str, list[JournalEntry]] = {}
     for account_id, account in books.accounts.items():
@@ -324,18 +363,18 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
     replayed: dict[str, oracle.State] = {}
     earlier = oracle.Journal()
     left = {account_id: deque(entries) for account_id, entries in journal.items()}
-    to_try = list(left)
+    to_try = sorted(left, key=lambda name: accounts[name].pool is not None)  # pools first: their shards need them
     while to_try:
         entries = left[to_try.pop()]
         if not entries:
             continue
-        request, account_ids = entries[0].request, account_ids_of(entries[0], earlier)
-        if any(not left.get(name) or left[name][0].request != request for name in account_ids):
+        request, account_ids = request_of(entries[0]), account_ids_of(entries[0], earlier)
+        if any(not left.get(name) or request_of(left[name][0]) != request for name in account_ids):
             continue
         try:
             effects = oracle.effects(
                 request,
-                [replayed.get(name) for name in account_ids],
+                [_state(name, replayed) for name in account_ids],
                 earlier,
                 minor_units=left[account_ids[0]][0].outcome.decimal_places is not None,
                 posted_at=entries[0].outcome.posted_at,
@@ -343,7 +382,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
         except (oracle.UnknownType, oracle.Invalid):
             continue
         for account_id, effect in zip(account_ids, effects or (), strict=effects is not None):
-            before, replayed[account_id] = replayed.get(account_id), effect.after
+            before, replayed[account_id] = _state(account_id, replayed), effect.after
             earlier.add(account_id, request, effect.amount, left[account_id][0].outcome.posted_at)
             yield from _compare(left[account_id].popleft(), effect, before)
             to_try.append(account_id)
@@ -356,6 +395,12 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
             )
         elif replayed.get(account_id) != state:
             yield f"{account_id}: its journal gives {replayed.get(account_id)}, the account is {state}"
+
+
+def _state(account_id: str, replayed: dict[str, oracle.State]) -> oracle.State | None:
+    """A shard is as its pool, before its first transaction."""
+    pool = replayed.get(name_of(account_id))
+    return replayed.get(account_id) or (oracle.new_shard(pool) if pool else None)
 
 
 def state_of(account: Account) -> oracle.State:
@@ -371,6 +416,7 @@ def state_of(account: Account) -> oracle.State:
         "holds": {name: (hold.remaining, hold.expires_at) for name, hold in account.open_holds.items()},
         "decimal_places": account.decimal_places,
         "frozen": {"debits": account.frozen.debits, "credits": account.frozen.credits},
+        "pool": account.pool and (account.pool.shards, account.pool.opened),
         "interest": Interest(rate, due, accrued / (YEAR // MILLISECOND), account.posted_at),
         "limits": limits_item(account.limits),
     }
@@ -386,7 +432,8 @@ def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | 
         yield f"{entry.account_id}: version {after['version']} should be in {after['currency']}, and is {found}"
     if found.held_after != after["held"]:
         yield f"{entry.account_id}: version {after['version']} should have {after['held']:f} held, and is {found}"
-    decimal_places = after["decimal_places"] if after["version"] == 1 else None
+    is_opening = after["version"] == 1 and entry.request["type"] in oracle.OPENINGS
+    decimal_places = after["decimal_places"] if is_opening else None
     if found.decimal_places != decimal_places:
         yield f"{entry.account_id}: version {after['version']} should have {decimal_places} decimal places: {found}"
     reversal = found.reversal and oracle.Reversal(*astuple(found.reversal))

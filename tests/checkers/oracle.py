@@ -15,8 +15,10 @@ from tests.checkers.interest_oracle import Interest
 
 type State = dict[str, Any]
 """An account's `balance`, `overdraft_limit`, `currency`, `status`, `version`, `held`, `holds`, `decimal_places`,
-`interest`, `frozen`, which says of `debits` and of `credits` whether they are, and `limits`. A limit is what the
+`interest`, `frozen`, which says of `debits` and of `credits` whether they are, `pool` and `limits`. A limit is what the
 message says, with what was `used` in its `period`, and when it was `set_at`.
+
+`pool` has a pool's number of shards, and that of its opening; None for any other account.
 
 `holds` has what remains of each open hold, and the time of its expiry or None, by the hold's id. `decimal_places` are
 None if the account's amounts have no rule.
@@ -35,6 +37,7 @@ ACCOUNT_FIELDS = {
     "set_limits": ["account_id"],
     "freeze_account": ["account_id"],
     "set_interest": ["account_id"],
+    "set_shards": ["account_id"],
     "close_account": ["account_id"],
     "charge_interest": ["account_id", "to_account_id"],
     "hold": ["account_id"],
@@ -47,6 +50,8 @@ ACCOUNT_FIELDS = {
 OPENINGS = ("open_account", "import_account")
 DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
 """By ISO 4217, of the currencies in use here. Another code has no rule."""
+LOWEST = Decimal(f"-{'9' * 38}e88")
+"""The overdraft limit of a pool: no balance can be lower."""
 MOST_OPEN_HOLDS = 20
 MOST_IN_PART = 2
 """Accounts of a transaction of which a part can be reversed."""
@@ -247,7 +252,7 @@ def _new(payload: Mapping[str, Any], *, minor_units: bool) -> State:
     """The account at version 0. Its opening makes version 1."""
     return {
         "balance": Decimal(0),
-        "overdraft_limit": Decimal(payload.get("overdraft_limit", 0)),
+        "overdraft_limit": LOWEST if "shards" in payload else Decimal(payload.get("overdraft_limit", 0)),
         "currency": payload["currency"],
         "status": "OPEN",
         "version": 0,
@@ -257,7 +262,13 @@ def _new(payload: Mapping[str, Any], *, minor_units: bool) -> State:
         "frozen": {"debits": False, "credits": False},
         "interest": Interest(),
         "limits": [],
+        "pool": (int(payload["shards"]), int(payload["shards"])) if "shards" in payload else None,
     }
+
+
+def new_shard(pool: State) -> State:
+    """A shard before its first transaction."""
+    return pool | {"version": 0, "pool": None, "interest": Interest()}
 
 
 def _with_interest(state: State, posted_at: str | None) -> State:
@@ -312,7 +323,7 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
             return _moved(payload, account, *others)
         case "set_overdraft_limit":
             return _new_limit(account, Decimal(payload["overdraft_limit"]))
-        case "set_limits" | "freeze_account":
+        case "set_limits" | "freeze_account" | "set_shards":
             return Decided(changes=_controls(payload, account))
         case "close_account":
             reasons = [
@@ -486,7 +497,11 @@ def _refusal(account: State, amount: Decimal, *, counts: bool = True) -> str | N
 def _controls(payload: Mapping[str, Any], account: State) -> State:
     if payload["type"] == "freeze_account":
         return {"frozen": {each: payload[each] for each in ("debits", "credits")}}
-    return {"limits": [_set(each, account, payload["posted_at"]) for each in payload["limits"]]}
+    if payload["type"] == "set_limits":
+        return {"limits": [_set(each, account, payload["posted_at"]) for each in payload["limits"]]}
+    if not account["pool"] or account["pool"][0] >= int(payload["shards"]):
+        raise Invalid("shards")
+    return {"pool": (int(payload["shards"]), account["pool"][1])}
 
 
 def _set(rule: State, account: State, posted_at: str) -> State:

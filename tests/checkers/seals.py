@@ -25,6 +25,8 @@ def canonical_form(entry: Item) -> bytes:
     fields.setdefault("held_after", "0")
     if "decimal_places" in entry:
         fields["decimal_places"] = int(entry["decimal_places"])
+    if "shards" in entry:
+        fields["shards"] = {name: int(number) for name, number in entry["shards"].items()}
     if "reversal" in entry:
         fields["reversal"]["number"] = int(entry["reversal"]["number"])
     return json.dumps(fields, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()

@@ -47,7 +47,7 @@ from tests.checkers.small_books import (
 )
 from tests.support.numbers import exact_numbers
 from tests.support.rules import Decided, decide
-from tests.support.samples import ALICE, BOB, compound, life_of, opening, payment, reversing
+from tests.support.samples import ALICE, BOB, compound, life_of, opening, payment, reversing, transfer
 from tests.support.strategies import everyday_amounts, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
@@ -84,7 +84,9 @@ def days(
     day += draw(
         st.lists(st.builds(ExpireHold.at, few_ids, hold_ids, times), max_size=5)
     )  # as of the hold's time or not
-    return [*openings, sale, *first, *day, last, *(decode(json.dumps(step)) for step in life_of("e"))]
+    moves = [opening(limit, currency, account_id=name) for name in "fg"]
+    moves += [transfer(transaction_id="move", from_account_id="f", to_account_id="g"), compound(("f", -1), ("g", 1))]
+    return [*openings, sale, *first, *day, last, *moves, *(decode(json.dumps(step)) for step in life_of("e"))]
 
 
 @pytest.mark.parametrize(

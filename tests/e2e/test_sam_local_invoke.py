@@ -67,6 +67,8 @@ process_transactions/45-limits: POSTED
 process_transactions/46-a-limit-with-a-hold: LIMIT_EXCEEDED, POSTED
 process_transactions/47-a-forced-debit: POSTED
 process_transactions/48-a-forced-debit-by-the-transactions-queue: WRONG_QUEUE
+process_transactions/49-a-pool: 2 POSTED, INVALID_MESSAGE
+process_transactions/50-into-a-pool-and-out: 2 POSTED
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT
@@ -100,9 +102,9 @@ expire_holds/01-an-hour: acc-frank teller:expire-hold-8fe8eeb9dced22bf6ca3eafaaa
   expire_holds 2026-01-01T00:01:00+00:00=1 sent
 expire_holds/02-the-same-hour-again:
 expire_holds/03-the-next-hour: expire_holds 2026-01-01T01:01:00+00:00=0 sent
-reconcile_accounts/01-a-night: reconcile_accounts 2026-01-01T02:01:00+00:00=7 accounts, 0 mismatches
+reconcile_accounts/01-a-night: reconcile_accounts 2026-01-01T02:01:00+00:00=10 accounts, 0 mismatches
 reconcile_accounts/02-the-same-night-again:
-reconcile_accounts/03-the-next-night: reconcile_accounts 2026-01-02T02:01:00+00:00=7 accounts, 0
+reconcile_accounts/03-the-next-night: reconcile_accounts 2026-01-02T02:01:00+00:00=10 accounts, 0
   mismatches
 read_accounts/01-an-account: balance -450, available 50
 read_accounts/02-the-last-entries: complete true, t-0040 t-0041

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
-from tests.support.bodies import compound, payment, reverse
+from tests.support.bodies import compound, opening, payment, reverse
 from tests.support.samples import IMPORTED
 from tests.support.template import resources
 from tools import prices
@@ -64,6 +64,34 @@ def test_a_compound_costs_five_units_a_leg_alone_three_and_two_an_account_in_a_b
         counted.deliver(side.function, list(map(record, backs)))
         assert side.meter.requests == {"BatchGetItem": 2, "TransactWriteItems": 1}
         assert side.meter.write_units == (3 * legs + 2) * messages + 2 * legs
+
+
+def test_transfers_of_a_hundred_payers_to_a_pool_commit_side_by_side(
+    aws: Endpoint, dynamodb: Endpoint, tables: Tables
+) -> None:
+    """A plain account has one group, of three commits one after another. A shard costs what an account costs."""
+    side = counted.teller_side(aws, tables, dynamodb)
+    payers = [f"payer-{number}" for number in range(100)]
+    side.open_accounts([*payers, "plain"])
+    counted.deliver(side.function, [record(opening(name, shards=64)) for name in ("pool", "fees")])
+
+    def commits(run: str, **amounts: int) -> int:
+        bodies = [compound(f"{run}-{payer}", **{payer: -100} | amounts) for payer in payers]
+        counted.deliver(side.function, [record(payment(f"{run}-credit-{payer}", 100, payer)) for payer in payers])
+        side.meter.reset()
+        counted.deliver(side.function, [record(body) for body in bodies])
+        legs, accounts = 100 * (1 + len(amounts)), 100 + len(amounts) * SHARDS_OF_A_HUNDRED
+        if "plain" not in amounts:
+            assert side.meter.write_units == 3 * legs + 2 * accounts
+        return side.meter.requests["TransactWriteItems"]
+
+    assert commits("to-one", plain=100) == 4
+    assert commits("to-pool", pool=100) == SHARDS_OF_A_HUNDRED
+    assert commits("with-fee", pool=97, fees=3) == SHARDS_OF_A_HUNDRED
+
+
+SHARDS_OF_A_HUNDRED = 48
+"""Of 64, those to which the hundred payers' ids lead."""
 
 
 def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing() -> None:

@@ -56,4 +56,5 @@ reverse = _builder("reverse", transaction_id="r-1", amount=None, account_id="ali
 rate = _builder("set_interest", transaction_id="rate", annual_rate="0.12", account_id="alice")
 interest = _builder("charge_interest", transaction_id="i-1", until="2026-02-01T00:00:00+00:00", account_id="alice")
 freeze = _builder("freeze_account", transaction_id="freeze", debits=True, credits=True, account_id="alice")
+set_shards = _builder("set_shards", transaction_id="shards", shards=4, account_id="pool")
 closing = _builder("close_account", transaction_id="close", account_id="alice")

@@ -181,7 +181,7 @@ IMPORTED: dict[str, Any] = {
 def life_of(account_id: str) -> list[dict[str, Any]]:
     """The messages of an account from its opening to its closing, of all types with one account: all are posted.
 
-    The import is of another account.
+    The import is of another account, and so are the shards.
 
     A message has the number of its step as its id, unless the step gives another.
     """
@@ -203,5 +203,7 @@ def life_of(account_id: str) -> list[dict[str, Any]]:
         {"type": "freeze_account", "debits": True, "credits": True},
         {"type": "close_account"},
         {"type": "import_account", "account_id": f"{account_id}'s twin"} | IMPORTED,
+        {"type": "open_account", "account_id": f"{account_id}'s pool", "currency": "EUR", "shards": 2},
+        {"type": "set_shards", "account_id": f"{account_id}'s pool", "shards": 4},
     ]
     return [{"account_id": account_id, "transaction_id": str(number)} | step for number, step in enumerate(steps)]

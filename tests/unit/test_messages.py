@@ -200,6 +200,7 @@ OUT_OF_RANGE: dict[NumberRange, list[str]] = {
     NumberRange.ABOVE_ZERO: ["0", "0.00", '"-1"'],
     NumberRange.ZERO_OR_LESS: ['"0.01"'],
     NumberRange.RATE: ['"-0.12"', "1.0001", "12"],
+    NumberRange.SHARDS: ["0", "1", "3", "2.5", '"-4"', "512"],
 }
 
 
@@ -208,9 +209,11 @@ def test_a_number_of_any_message_is_in_its_range_and_spelled_as_in_json(
     name: str, field: str, expected: NumberRange
 ) -> None:
     """A field that fails here may be missing in the envelope, which is decoded first."""
-    misspelled = (
-        [each.replace('"', '"-', 1) for each in MISSPELLED] if expected is NumberRange.ZERO_OR_LESS else MISSPELLED
-    )
+    misspelled = MISSPELLED
+    if expected is NumberRange.ZERO_OR_LESS:
+        misspelled = [each.replace('"', '"-', 1) for each in MISSPELLED]
+    elif expected is NumberRange.SHARDS:
+        misspelled = ['"12,50"', '""', '"6_4"', '" 64"', r'"64\n"', '"\u0666\u0664"']
     wrong = NO_NUMBERS | dict.fromkeys(misspelled, NUMBER)
     wrong |= dict.fromkeys(OUT_OF_RANGE[expected], f"expected {expected.value}")
     reasons = {value: reason_of(body_with(name, field, value)) for value in wrong}

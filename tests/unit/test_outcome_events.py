@@ -81,7 +81,8 @@ def test_the_event_of_a_letter_that_was_sent_again_has_its_first_sending() -> No
 
 
 OF_TWO_ACCOUNTS = (transfer(), samples.compound(("alice", -1), ("bob", 1)))
-OF_EACH_TYPE = {type(each): each for each in (*OF_TWO_ACCOUNTS, *map(decode, map(json.dumps, life_of("alice"))))}
+OF_LIFE = map(decode, map(json.dumps, life_of("alice")))
+OF_EACH_TYPE = {type(each): each for each in (*OF_TWO_ACCOUNTS, *OF_LIFE)}
 
 
 @pytest.mark.parametrize("name", TRANSACTION_TYPES)

@@ -19,7 +19,7 @@ from tests.unit.test_items_of_the_ledger import OUTCOMES, REDRIVEN
 from tools.local_aws.server import PROJECT
 
 PAGE = (PROJECT / "docs" / "seals.md").read_text()
-[VECTORS] = re.findall(r"^```text\n(.*?)\n*^```", PAGE, re.DOTALL | re.MULTILINE)
+[VECTORS, *_] = re.findall(r"^```text\n(.*?)\n*^```", PAGE, re.DOTALL | re.MULTILINE)
 CASES = [vector.split("\n") for vector in VECTORS.split("\n\n")]
 
 

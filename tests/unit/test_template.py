@@ -11,6 +11,7 @@ import pytest
 
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import CALL_SECONDS, Locks
+from ledger.core.decoding import SHARD
 from ledger.core.outcome_events import REFUSED, SOURCE
 from ledger.core.profile_messages import ALLOWANCE
 from ledger.nightly import CHECKPOINTS_SECONDS, LONGEST_ALONE_SECONDS, STEP_SECONDS
@@ -579,7 +580,7 @@ NEEDS = {
         "OutcomesBus": "events:PutEvents",
     },
     "post_transactions": {
-        "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem",
+        "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
         "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
         "LocksTable": "dynamodb:GetItem dynamodb:UpdateItem",
@@ -604,7 +605,7 @@ NEEDS = {
     "charge_overdraft_interest": OF_SENDING_JOB | {"ChargeOverdraftInterestQueue": OF_QUEUE},
     "expire_holds": OF_SENDING_JOB | {"ExpireHoldsQueue": OF_QUEUE},
     "read_accounts": {
-        "AccountsTable": "dynamodb:GetItem",
+        "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:Query",
         "ReversalsTable": "dynamodb:BatchGetItem",
         "RefusalsTable": "dynamodb:GetItem",
@@ -661,7 +662,8 @@ def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_trans
     }
     posting = dict.fromkeys(("Entries", "CountsOfReversals"), IN_TRANSACTIONS)
     more = {
-        "post_transactions": posting,
+        "post_transactions": posting
+        | {"Shards": IN_TRANSACTIONS | {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{SHARD}*"]}}},
         "process_transactions": posting
         | {
             "Openings": IN_TRANSACTIONS,

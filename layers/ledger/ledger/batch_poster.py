@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct, field
@@ -20,6 +20,8 @@ from msgspec import Struct, field
 from conditional_writes import Deadline, Item, Key, Observed, Stopped, Written, read, write
 from conditional_writes.core.reading import MAXIMUM_KEYS, read_once
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item
+from ledger.core.pools import Pool
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
@@ -34,15 +36,17 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 NOTHING: Observed = {}
+NO_POOLS: Mapping[str, Pool] = {}
 FEW_ACCOUNTS = 4
 """The contended accounts with which a group waits in the line of one of them. With more it waits for a shared turn."""
 
 
-class BatchPoster(NamedTuple):
+class BatchPoster(Struct):
     """The ledger's tables, the client that reads and writes them, and the lines of contended accounts.
 
     `minor_units` says whether accounts are opened under the rule of minor units, `double_entry` whether no amount may
-    have one side alone.
+    have one side alone. `pools` has those that were read before: their shards are read together with them. A pool that
+    isn't there, or that has more shards by now, takes one read more.
     """
 
     client: "DynamoDBClient"
@@ -50,6 +54,7 @@ class BatchPoster(NamedTuple):
     lines: Lines
     minor_units: bool = True
     double_entry: bool = False
+    pools: dict[str, Pool] = {}
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
@@ -83,11 +88,18 @@ class BatchPoster(NamedTuple):
         messages that need them. An item that DynamoDB left unprocessed is in neither."""
         items: dict[Key, Item | None] = {}
         unread: dict[Key, Disposition] = {}
-        for keys in itertools.batched(dict.fromkeys(self.keys_of(messages)), MAXIMUM_KEYS, strict=False):
-            try:
-                items |= read_once(self.client, keys, deadline, self._attributes)
-            except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
-                unread |= dict.fromkeys(keys, disposition_of(error))
+        asked: set[Key] = set()
+        pools: Mapping[str, Pool] = self.pools
+        while wanted := [key for key in dict.fromkeys(self.keys_of(messages, NOTHING, pools)) if key not in asked]:
+            asked.update(wanted)
+            for keys in itertools.batched(wanted, MAXIMUM_KEYS, strict=False):
+                try:
+                    items |= read_once(self.client, keys, deadline, self._attributes)
+                except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
+                    unread |= dict.fromkeys(keys, disposition_of(error))
+            if not (pools := self.tables.pools_in(items)):
+                break
+            self.pools |= pools
         return items, unread
 
     def _groups(
@@ -101,9 +113,9 @@ class BatchPoster(NamedTuple):
 
         Groups that read again, or wait in line, come last: they may take all the threads, and all of the time.
         """
-        groups = []
-        for of_group in grouped_by_account(messages, lambda message: self._account_ids(message.decoded, items)):
-            group = _Group(self, deadline, of_group, self.keys_of(of_group, items))
+        groups, pools = [], self.tables.pools_in(items)
+        for of_group in grouped_by_account(messages, lambda message: self._account_ids(message.decoded, items, pools)):
+            group = _Group(self, deadline, of_group, self.keys_of(of_group, items, pools))
             if failed := next((unread[key] for key in group.keys if key in unread), None):
                 group.give(failed)
             else:
@@ -145,10 +157,12 @@ class BatchPoster(NamedTuple):
         """The attributes that are read, by table."""
         return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
 
-    def keys_of(self, messages: Iterable[QueuedTransaction], known: Observed = NOTHING) -> list[Key]:
+    def keys_of(
+        self, messages: Iterable[QueuedTransaction], known: Observed = NOTHING, pools: Mapping[str, Pool] = NO_POOLS
+    ) -> list[Key]:
         """The keys of the items that are read before the fold: the messages' accounts, the journal entries that each
         decision refers to, with what was reversed of them, and the own entries of messages that were delivered before.
-        Only those messages may be posted already.
+        Only those messages may be posted already. The shards of `pools` are among the accounts, and the pools.
 
         If a referred entry is in `known`, the keys of its accounts are among them, and those of its other sides if a
         decision depends on each of them.
@@ -156,17 +170,23 @@ class BatchPoster(NamedTuple):
         keys: list[Key] = []
         for message in messages:
             transaction = message.decoded
-            account_ids = self._account_ids(transaction, known)
+            account_ids = self._account_ids(transaction, known, pools)
             entry_ids = (*transaction.referred_entries, *self._other_sides(transaction, known))
             keys += map(self.tables.reversed_key, transaction.reversed_ids)
             if message.delivered_before:
-                entry_ids += (transaction.home_entry_id,)
+                entry_ids += (EntryId(account_ids[0], transaction.transaction_id),)
             keys += [self.tables.account_key(account_id) for account_id in account_ids]
+            keys += [self.tables.account_key(each) for each in transaction.account_ids if each in pools]
             keys += [self.tables.entry_key(entry_id) for entry_id in entry_ids]
         return keys
 
-    def _account_ids(self, transaction: TransactionMessage, known: Observed) -> Sequence[str]:
-        """The transaction's accounts, as far as they are known from what was read."""
+    def _account_ids(
+        self, transaction: TransactionMessage, known: Observed, pools: Mapping[str, Pool]
+    ) -> Sequence[str]:
+        """The transaction's accounts, as far as they are known from what was read. Of a pool it is the shard."""
+        if pools:
+            with contextlib.suppress(InvalidMessage):  # its decision says so
+                transaction = transaction.on_shards(transaction.shards_in(pools))
         return (
             *transaction.account_ids,
             *itertools.chain.from_iterable(found.account_ids for found in self._referred(transaction, known)),
@@ -406,6 +426,7 @@ def grouped_by_account(
 ) -> list[list[QueuedTransaction]]:
     """Groups of messages, in order: messages that share an account, directly or through others, are in one group."""
     parents: dict[str, str] = {}
+    firsts: list[str] = []
 
     def root(account_id: str) -> str:
         while (parent := parents.setdefault(account_id, account_id)) != account_id:
@@ -415,9 +436,10 @@ def grouped_by_account(
 
     for message in messages:
         first, *others = account_ids_of(message)
+        firsts.append(first)
         for other in others:
             parents[root(other)] = root(first)
     groups: dict[str, list[QueuedTransaction]] = {}
-    for message in messages:
-        groups.setdefault(root(message.decoded.account_ids[0]), []).append(message)
+    for message, first in zip(messages, firsts, strict=True):
+        groups.setdefault(root(first), []).append(message)
     return list(groups.values())

@@ -32,6 +32,7 @@ from ledger.core.journal import (
     outcome_of,
     seal_of,
 )
+from ledger.core.pools import Pool, opened_shard, pool_of
 from ledger.core.reason_codes import IdReused, InvalidMessage
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import RULES, Status, check_effects
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 type QueuedTransaction = QueueMessage[TransactionMessage]
 
 NO_ENTRY = absent("transaction_id")
+NO_SHARDS: Mapping[str, int] = {}
 OWN_ATTRIBUTES = frozenset((*Account.__struct_fields__, VERSION_ID))
 """What a commit writes anew of an account: an attribute that the account has no more is removed. Each commit has a
 version id of its own."""
@@ -69,16 +71,20 @@ class Commit(NamedTuple):
 
     def plan(self, observed: Observed) -> Plan["Fold"]:
         """The writes of the fold. If a decision depends on items that weren't read, nothing is written."""
-        fold = Fold(self.tables, self.minor_units, self.double_entry, self.now, observed, dict(observed))
+        pools = self.tables.pools_in(observed)
+        fold = Fold(self.tables, self.minor_units, self.double_entry, self.now, observed, dict(observed), pools)
         once = Once(fold.decide, fold.replay)
         for message in self.messages:
-            transaction = message.decoded
             try:
-                request = transaction.canonical_payload()
+                transaction, shards = message.decoded, NO_SHARDS
+                if fold.pools:
+                    shards = transaction.shards_in(fold.pools)
+                    transaction = transaction.on_shards(shards)
+                request = message.decoded.canonical_payload()
                 account_ids, entry = fold.find(transaction, request)
                 if not fold.has_room_for(account_ids, transaction.reversed_ids):
                     break
-                fold.stage(message, once.of(entry, message, request, account_ids).handle())
+                fold.stage(message, once.of(entry, message, transaction, request, account_ids, shards).handle())
             except NotRead as error:
                 fold.unread += error.keys
             except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
@@ -127,6 +133,7 @@ class Fold(Struct):
     now: datetime
     before: Observed
     after: dict[Key, Item | None]
+    pools: dict[str, Pool]
     accounts: dict[Key, Account] = {}
     changed: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
@@ -166,9 +173,18 @@ class Fold(Struct):
         """The answer to a repetition."""
         return Decided(entry.outcome.as_replayed())
 
-    def decide(self, message: QueuedTransaction, request: dict[str, Any], account_ids: Sequence[str]) -> Decided:
-        """The decision on a new transaction, and what it does. Raises Refusal, NotYet and NotRead."""
-        transaction = message.decoded
+    def decide(
+        self,
+        message: QueuedTransaction,
+        transaction: TransactionMessage,
+        request: dict[str, Any],
+        account_ids: Sequence[str],
+        shards: Mapping[str, int],
+    ) -> Decided:
+        """The decision on a new transaction, and what it does. Raises Refusal, NotYet and NotRead.
+
+        `transaction` is the message's, on its shards.
+        """
         if self.double_entry and len(account_ids) == 1 and (missing := transaction.missing_side):
             self._entry(transaction.home_entry_id)  # if it wasn't read: a repetition gets its first answer
             raise InvalidMessage(f"{missing}: in double entry no amount is on one account alone")
@@ -192,7 +208,7 @@ class Fold(Struct):
             after = transaction.next_account(before, decision, posted_at, context)
             assert after is not None, "a decision is about an account that exists, or that it opens"
             outcome = outcome_of(decision, after, posted_at)
-            entry = JournalEntry(after.account_id, *home_id, request, outcome, sender, RULES)
+            entry = JournalEntry(after.account_id, *home_id, request, outcome, sender, RULES, shards=shards)
             seal = seal_of(after.seal, entry)
             sides.append(Side(replace(after, seal=seal), replace(entry, seal=seal)))
         check_effects(decisions, accounts, [side.account for side in sides])
@@ -208,6 +224,7 @@ class Fold(Struct):
         self.new_entries |= entries
         self.reversals |= decided.reversed_before.keys()
         self.after |= changed | entries
+        self.pools |= {account.account_id: account.pool for account, _ in decided.sides if account.pool}
         self.dispositions[message] = Done(decided.outcome)
 
     def serve(self, tickets: Mapping[Key, Ticket | Mark]) -> None:
@@ -240,9 +257,13 @@ class Fold(Struct):
         keys = [self.tables.account_key(account_id) for account_id in account_ids]
         if unread := [key for key in keys if key not in self.after]:
             raise NotRead(unread)
-        for key in keys:
-            if key not in self.accounts and (item := self.after[key]):
+        for account_id, key in zip(account_ids, keys, strict=True):
+            if key in self.accounts:
+                continue
+            if item := self.after[key]:
                 self.accounts[key] = sound_account(item)
+            elif (pool_id := pool_of(account_id)) and (pool := self._accounts([pool_id])[0]):
+                self.accounts[key] = opened_shard(account_id, pool)
         return list(map(self.accounts.get, keys))
 
     def _entry(self, entry_id: EntryId) -> JournalEntry | None:

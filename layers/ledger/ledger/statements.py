@@ -22,6 +22,7 @@ from ledger.core.interest import Interest
 from ledger.core.journal import EntryId, JournalEntry, entry_from_item, entry_to_json
 from ledger.core.limits import AccountLimit
 from ledger.core.money import format_decimal
+from ledger.core.pools import LOWEST_LIMIT, Pool
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
     ReadAccount,
@@ -35,6 +36,7 @@ from ledger.core.refusal_record import refusal_from_item
 from ledger.core.reversals import reversed_from_item
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
+from ledger.pool_reading import shards_of, summed
 from ledger.tables import LedgerTables
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ class AccountReader(NamedTuple):
             return self._transaction(request, deadline)
         now = datetime.now(UTC)
         account = read_account(self.client, self.tables, request.account_id, deadline)
+        if account.pool:
+            return self._of_pool(request, account, account.pool, deadline)
         match request:
             case ReadAccount():
                 return _account_json(account.at(timestamp(now)))
@@ -72,6 +76,16 @@ class AccountReader(NamedTuple):
             case ReadStatement():
                 return self._statement_by_times(request, account, now, deadline)
         raise AssertionError(request)
+
+    def _of_pool(self, request: ReadRequest, account: Account, pool: Pool, deadline: Deadline) -> Answer:
+        shards = shards_of(self.client, self.tables, account.account_id, pool, deadline)
+        if not isinstance(request, ReadAccount):
+            names = f", such as {shards[0].account_id!r}" if shards else ", of which none has entries yet"
+            sentence = f"account_id: {account.account_id!r} is a pool: read the statement of a shard{names}"
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, sentence)
+        return _account_json(summed(account, shards)) | {
+            "pool": {"shards": pool.shards, "used": list(map(_shard_json, shards))}
+        }
 
     def _transaction(self, request: ReadTransaction, deadline: Deadline) -> Answer:
         """The entry, and how much was reversed of the transaction, which is counted on its home: one request for both.
@@ -220,13 +234,24 @@ def _is_final(time: datetime, account: Account, now: datetime) -> bool:
     return time <= now - CLOCK_SKEW - LONGEST_POSTING or (newest is not None and time <= newest <= now + CLOCK_SKEW)
 
 
+def _shard_json(shard: Account) -> Answer:
+    return {
+        "account_id": shard.account_id,
+        "balance": format_decimal(shard.balance),
+        "version": shard.version,
+        "posted_at": shard.posted_at,
+        "seal": shard.seal or None,
+    }
+
+
 def _account_json(account: Account) -> Answer:
+    is_unlimited = account.overdraft_limit == LOWEST_LIMIT
     return {
         "account_id": account.account_id,
         "balance": format_decimal(account.balance),
         "held": format_decimal(account.held),
-        "available": format_decimal(account.available_under_limits),
-        "overdraft_limit": format_decimal(account.overdraft_limit),
+        "available": None if is_unlimited else format_decimal(account.available_under_limits),
+        "overdraft_limit": None if is_unlimited else format_decimal(account.overdraft_limit),
         "currency": account.currency,
         "decimal_places": account.decimal_places,
         "status": str(account.status),

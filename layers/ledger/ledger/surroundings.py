@@ -65,6 +65,7 @@ class JournalSurroundings:
         for other_id in other_account_ids(entry):
             yield self._tables.account_key(other_id)
             yield self._tables.entry_key(entry.on(other_id))
+        yield from map(self._tables.account_key, entry.shards)
         yield from map(self._tables.entry_key, referred_entry_ids(entry))
         for reversed_id in reversed_ids(entry):
             yield self._tables.reversed_key(reversed_id)

@@ -1,13 +1,15 @@
 """The ledger's tables: their names, the keys of their items, and the attributes of an account's item."""
 
+import contextlib
 import time
 from decimal import Decimal
 from typing import NamedTuple, Self
 
-from conditional_writes import Item, Key
+from conditional_writes import Item, Key, Observed
 from conditional_writes.core.own_attributes import VERSION_ID
-from ledger.core.accounts import Account
+from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId
+from ledger.core.pools import Pool
 
 CONTENDED_SECONDS = 10
 """How long an account is contended after a group of messages lost it twice, or had to wait in its line."""
@@ -50,6 +52,16 @@ class LedgerTables(NamedTuple):
     journal: str
     reversals: str = ""
     refusals: str = ""
+
+    def pools_in(self, items: Observed) -> dict[str, Pool]:
+        """Those of the accounts that are pools. One that can't be read is none: the decisions on it say why."""
+        pools: dict[str, Pool] = {}
+        for key, item in items.items():
+            if item and "pool" in item and key.table == self.accounts:
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    account = account_from_item(item)
+                    pools |= {account.account_id: account.pool} if account.pool else {}
+        return pools
 
     def account_key(self, account_id: str) -> Key:
         return Key(self.accounts, (("account_id", account_id),))

@@ -14,6 +14,7 @@ from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, tota
 from ledger.core.interest import Interest, interest_from_item, interest_item
 from ledger.core.limits import AccountLimit, Limits, Of, in_period, limits_from_item, limits_item
 from ledger.core.money import WIDE, format_decimal
+from ledger.core.pools import Pool
 
 CLOCK_SKEW = timedelta(seconds=5)
 """The largest difference between two workers' clocks. A time that is further ahead is a mistake.
@@ -45,7 +46,7 @@ class Account(Struct, frozen=True):
     `posted_at` is that of the last journal entry. `held` is the sum of the open `holds`, which are None if the account
     never had one. Its amounts have at most so many `decimal_places`; None for any number of them. `seal` is that of the
     last journal entry, empty before the first. `frozen` says what it doesn't take, and `limits` how much of it.
-    `interest` is as of `posted_at`.
+    `interest` is as of `posted_at`. If it is a `pool`, its money is on its shards.
     """
 
     account_id: str
@@ -62,6 +63,7 @@ class Account(Struct, frozen=True):
     frozen: Frozen = Frozen()
     interest: Interest = Interest()
     limits: Limits = ()
+    pool: Pool | None = None
 
     @property
     def open_holds(self) -> Holds:
@@ -129,6 +131,8 @@ def account_item(account: Account) -> dict[str, Any]:
         item["interest"] = interest_item(account.interest)
     if account.limits:
         item["limits"] = limits_item(account.limits)
+    if account.pool:
+        item["pool"] = asdict(account.pool)
     return item
 
 
@@ -149,6 +153,7 @@ def account_from_item(item: dict[str, Any]) -> Account:
         frozen=_frozen(attribute(item, "frozen", dict)) if "frozen" in item else Frozen(),
         interest=interest_from_item(attribute(item, "interest", dict)) if "interest" in item else Interest(),
         limits=limits_from_item(attribute(item, "limits", list)) if "limits" in item else (),
+        pool=_pool(attribute(item, "pool", dict)) if "pool" in item else None,
     )
 
 
@@ -158,6 +163,10 @@ def _most(limit: AccountLimit, account: Account) -> Decimal:
     if limit.rule.of is not Of.DEBITS or (limit.rule.number is not None and left > 0):
         return account.available
     return left if limit.rule.number is None else Decimal(0)
+
+
+def _pool(item: dict[str, Any]) -> Pool:
+    return Pool(*(version(item, name) for name in Pool.__struct_fields__))
 
 
 def _frozen(item: dict[str, Any]) -> Frozen:

@@ -23,6 +23,8 @@ TELLERS_OWN = "teller:"
 """The beginning of ids that no message of a producer may give to a transaction: those of the jobs, and the keys."""
 OTHER_SIDE = f"{TELLERS_OWN}side:"
 """The beginning of the key of an entry that isn't on its home."""
+SHARD = f"{TELLERS_OWN}shard:"
+"""The beginning of the id of a pool's shard."""
 MOST_ID_CHARACTERS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_ID_CHARACTERS)]
 """At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key. `decode_json` checks that it can be seen."""

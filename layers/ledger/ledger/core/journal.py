@@ -14,6 +14,7 @@ docs/seals.md defines the canonical form, with test vectors.
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import OTHER_SIDE, attribute, version
 from ledger.core.limits import Exceeded, exceeded_from_item
 from ledger.core.money import format_decimal
+from ledger.core.pools import on_shard
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision
 
@@ -116,7 +118,8 @@ class Sender(Struct, frozen=True):
 class JournalEntry(Struct, frozen=True):
     """The transaction `transaction_id` of its home account, on one of its accounts.
 
-    `request` is the message's canonical payload, `rules` the number of the rule set that decided.
+    `request` is the message's canonical payload, `rules` the number of the rule set that decided. `shards` has the
+    numbers of the transaction's shards, by their pools.
     """
 
     account_id: str
@@ -127,6 +130,7 @@ class JournalEntry(Struct, frozen=True):
     sender: Sender
     rules: int
     seal: str = ""
+    shards: Mapping[str, int] = {}
 
     @property
     def entry_id(self) -> EntryId:
@@ -139,10 +143,14 @@ class JournalEntry(Struct, frozen=True):
 
     @property
     def account_ids(self) -> tuple[str, ...]:
-        """The transaction's accounts: those that the request names, and the others of a reversal."""
+        """The transaction's accounts: those that the request names, and the others of a reversal. Of a pool it is the
+        shard."""
         named = [self.request.get(field) for field in ACCOUNT_FIELDS] + ids_in_legs(self.request.get("legs"))
         others = self.outcome.reversal.other_account_ids if self.outcome.reversal else ()
-        return tuple(dict.fromkeys(each for each in (*named, self.account_id, *others) if isinstance(each, str)))
+        texts = (each for each in (*named, self.account_id, *others) if isinstance(each, str))
+        if self.shards:
+            texts = (on_shard(each, self.shards) for each in texts)
+        return tuple(dict.fromkeys(texts))
 
     def on(self, account_id: str) -> EntryId:
         """The id of the transaction's entry on this account."""
@@ -190,6 +198,8 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
         item["home_account_id"] = entry.home_account_id
     if entry.sender.first:
         item["first_sent"] = asdict(entry.sender.first)
+    if entry.shards:
+        item["shards"] = dict(entry.shards)
     if outcome.reason:
         item["reason"] = outcome.reason
     if outcome.rejecting_account_id:
@@ -225,6 +235,7 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
         sender=Sender(_sent(item, "sent"), _sent(item, "first_sent") if "first_sent" in item else None),
         rules=version(item, "rules"),
         seal=attribute(item, "seal", str),
+        shards=_shards(attribute(item, "shards", dict)) if "shards" in item else {},
         outcome=Outcome(
             status=attribute(item, "status", str),
             reason=attribute(item, "reason", str) if "reason" in item else None,
@@ -245,6 +256,10 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
     if home_account_id != account_id and entry.entry_id.transaction_id != item["transaction_id"]:
         raise ValueError("transaction_id: expected the key that is made of home_account_id and request.transaction_id")
     return entry
+
+
+def _shards(item: dict[str, Any]) -> dict[str, int]:
+    return {name: version(item, name) for name in item}
 
 
 def _sent(item: dict[str, Any], name: str) -> Sent:
@@ -272,6 +287,8 @@ def sealed_fields(entry: JournalEntry) -> dict[str, Any]:
     fields["rules"], fields["sent"] = entry.rules, entry.sender.sent
     if entry.sender.first:
         fields["first_sent"] = entry.sender.first
+    if entry.shards:
+        fields["shards"] = entry.shards
     return fields
 
 

@@ -22,6 +22,7 @@ from ledger.core.decoding import MOST_ID_CHARACTERS
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, seal_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
 from ledger.core.money import WIDE
+from ledger.core.pools import are_possible, opened_shard, pool_of
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, Status
@@ -65,7 +66,7 @@ def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     if not is_of_hold and message_type.referred_entries is TransactionMessage.referred_entries:
         return ()
     try:
-        message = from_payload(entry.request, entry.rules)
+        message = _message_in(entry)
     except UNREADABLE:
         return ()
     of_hold = [EntryId(message.account_id, message.hold_id)] if isinstance(message, HoldResolution) else []
@@ -76,6 +77,11 @@ UNREADABLE = (ValidationError, KeyError, TypeError)
 """Errors of a request that is none."""
 
 
+def _message_in(entry: JournalEntry) -> TransactionMessage:
+    """The message that was decided. Raises UNREADABLE."""
+    return from_payload(entry.request, entry.rules).on_shards(entry.shards)
+
+
 def reversed_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     """The id under which the Reversals table has the transaction that the entry reverses. None for any other entry, or
     if the request can't be read.
@@ -83,7 +89,7 @@ def reversed_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     if entry.outcome.reversal is None:
         return ()
     try:
-        return from_payload(entry.request, entry.rules).reversed_ids
+        return _message_in(entry).reversed_ids
     except UNREADABLE:
         return ()
 
@@ -111,6 +117,8 @@ class Replay(Struct):
         self, entries: Iterable[JournalEntry], through: int, around: Surroundings, now: datetime
     ) -> Iterator[Mismatch]:
         """The mismatches of the entries `through` this version, in their order: at the end, with the account itself."""
+        if self.account is None and (pool_id := pool_of(self.target.account_id)):
+            self.account = _opened_shard(self.target, around.account(pool_id))
         for version, of_one_version in groupby(entries, key=lambda entry: entry.outcome.account_version):
             entry, *others = of_one_version
             yield from self._missing(version)
@@ -142,6 +150,7 @@ class Replay(Struct):
         yield from _wrong_time(entry, time_of(before.posted_at or "") if before else None, now)
         try:
             message = from_payload(entry.request, entry.rules)
+            message = message.on_shards(entry.shards) if entry.shards else message
         except UNREADABLE as error:
             yield _mismatch(entry, "unreadable entry", why_unreadable(entry.request, error))
             self.is_known = False
@@ -242,6 +251,8 @@ def _wrong_decision(
         yield wrong
         return
     yield from islice(_unlike_sides(entry, others), 1)
+    if entry.shards:
+        yield from _wrong_shards(entry, around)
     account_ids = message.all_account_ids(context)
     sides = [
         before if name == entry.account_id else message.stand_in(accounts[name], entry.outcome) for name in account_ids
@@ -277,6 +288,20 @@ def _wrong_accounts(
         sentence = f"its other account is {_named(other_ids)}, expected {expected}"
         return _mismatch(entry, "one-sided transfer", sentence)
     return None
+
+
+def _opened_shard(target: Account, pool: Account | None) -> Account | None:
+    """None if no such pool is known: then the first entry was made on no account."""
+    return opened_shard(target.account_id, pool) if pool and pool.pool else None
+
+
+def _wrong_shards(entry: JournalEntry, around: Surroundings) -> Iterator[Mismatch]:
+    found = {name: account.pool for name in entry.shards if (account := around.account(name))}
+    pools = {name: pool for name, pool in found.items() if pool}
+    account_ids = from_payload(entry.request, entry.rules).account_ids
+    if not are_possible(entry.shards, account_ids, entry.transaction_id, pools):
+        numbers = " and ".join(f"{number} of {quoted_id(name)}" for name, number in entry.shards.items())
+        yield _mismatch(entry, "wrong shard", f"it is on shard {numbers}, which doesn't follow from its home and id")
 
 
 def _named(account_ids: Sequence[str]) -> str:

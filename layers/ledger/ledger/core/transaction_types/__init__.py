@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.decoding import TELLERS_OWN, check_id, check_ids, check_names, check_times, decode_json
+from ledger.core.decoding import SHARD, TELLERS_OWN, check_id, check_ids, check_names, check_times, decode_json
 from ledger.core.limits import NAME_PATTERN
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
@@ -26,6 +26,7 @@ from ledger.core.transaction_types.reverse import Reverse
 from ledger.core.transaction_types.set_interest import SetInterest
 from ledger.core.transaction_types.set_limits import SetLimits
 from ledger.core.transaction_types.set_overdraft_limit import SetOverdraftLimit
+from ledger.core.transaction_types.set_shards import SetShards
 from ledger.core.transaction_types.transaction import Transaction
 from ledger.core.transaction_types.transfer import Transfer
 from ledger.core.transaction_types.void_hold import VoidHold
@@ -40,6 +41,7 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "set_limits": SetLimits,
     "freeze_account": FreezeAccount,
     "set_interest": SetInterest,
+    "set_shards": SetShards,
     "close_account": CloseAccount,
     "charge_interest": ChargeInterest,
     "hold": Hold,
@@ -70,6 +72,7 @@ def decode(body: str) -> TransactionMessage:
     for field in message.nested:
         _check_nested(field, getattr(message, field), getattr(envelope, field))
     _check_job(message)
+    _check_shards(message)
     check_names(body)
     return message
 
@@ -117,6 +120,12 @@ def _check_job(message: TransactionMessage) -> None:
     """Raises InvalidMessage for an id of Teller's own that isn't on a job's own message: it would keep that one out."""
     if message.transaction_id.startswith(TELLERS_OWN) and message != message.of_job:
         raise InvalidMessage(f"transaction_id: only a job's own message has one that begins with {TELLERS_OWN}")
+
+
+def _check_shards(message: TransactionMessage) -> None:
+    """Raises InvalidMessage for the account id of a shard: only a reversal names one, as the entries do."""
+    if any(account_id.startswith(SHARD) for account_id in message.account_ids) and not isinstance(message, Reverse):
+        raise InvalidMessage(f"body: no account of it may be a shard, {SHARD}…: expected the pool")
 
 
 def _check_nested(field: str, given: Any, envelopes: Any) -> None:

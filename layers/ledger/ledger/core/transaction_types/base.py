@@ -18,6 +18,7 @@ from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.limits import Limits, Of, counted
 from ledger.core.money import decimal_places, exact, format_decimal
+from ledger.core.pools import NUMBERS_OF_SHARDS, Pool, on_shard, shards_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed
 from ledger.core.rules import Decision, StandIn, common_rejection
@@ -38,6 +39,7 @@ class NumberRange(Enum):
     NOT_ZERO = "a number other than zero"
     ABOVE_ZERO = "a number greater than zero"
     ZERO_OR_LESS = "zero or less: how far below zero the balance may go"
+    SHARDS = f"a power of two from {NUMBERS_OF_SHARDS[0]} to {NUMBERS_OF_SHARDS[-1]}"
     RATE = 'a number from zero to 1, such as "0.12" for 12 %'
 
     def holds(self, number: Decimal) -> bool:
@@ -50,6 +52,8 @@ class NumberRange(Enum):
                 return number > 0
             case NumberRange.ZERO_OR_LESS:
                 return number <= 0
+            case NumberRange.SHARDS:
+                return number in NUMBERS_OF_SHARDS
             case NumberRange.RATE:
                 return 0 <= number <= 1
 
@@ -103,10 +107,14 @@ class TransactionMessage(
     Fields that are optional may be absent from a message. `posted_event` is the detail type of the events that tell of
     a posting. If a job sends the type, its messages have ids that begin with `job_prefix`, and no others have. `door`
     is the queue that takes the type. A type of whose messages another queue takes some says so in `own_door`.
+    `pool_fields` are those of the account fields that may name a pool: the transaction is then one of a shard. A type
+    that `is_of_pool` is about the pool itself.
     """
 
     door: ClassVar[Door] = Door.TRANSACTIONS
     account_fields: ClassVar[tuple[str, ...]]
+    pool_fields: ClassVar[tuple[str, ...]] = ()
+    is_of_pool: ClassVar[bool] = False
     posted_event: ClassVar[str] = "TransactionPosted"
     job_prefix: ClassVar[str] = ""
     numbers: ClassVar[tuple[tuple[str, NumberRange], ...]] = ()
@@ -140,6 +148,25 @@ class TransactionMessage(
         """The accounts that the message names. They are read, decided on and changed together."""
         named = [getattr(self, field) for field in self.account_fields]
         return tuple(named if None not in named else filter(None, named))
+
+    def shards_in(self, pools: Mapping[str, Pool]) -> Mapping[str, int]:
+        """The numbers of its shards, by their pools. Raises InvalidMessage for a pool where the type takes none."""
+        possible = {name: pools[name] for name in self._possible_pools if name in pools}
+        for account_id in self.account_ids:
+            if account_id in pools and account_id not in possible and not self.is_of_pool:
+                raise self._not_of_a_pool(account_id)
+        return shards_of(self.account_ids, self.transaction_id, possible)
+
+    def on_shards(self, numbers: Mapping[str, int]) -> Self:
+        """The message that is decided: it names shards in place of their pools."""
+        if not numbers:
+            return self
+        named = ((field, getattr(self, field)) for field in self.pool_fields)
+        return replace(self, **{field: on_shard(name, numbers) for field, name in named})
+
+    @property
+    def _possible_pools(self) -> tuple[str, ...]:
+        return tuple(getattr(self, field) for field in self.pool_fields)
 
     @property
     def home_entry_id(self) -> EntryId:
@@ -264,7 +291,7 @@ class TransactionMessage(
         if most is None:
             return
         for field, number, expected in self._given_numbers():
-            if expected is not NumberRange.RATE:
+            if expected not in (NumberRange.RATE, NumberRange.SHARDS):
                 check_decimals(field, number, most, currency)
 
     def _known(self, accounts: Sequence[Account | None], context: Context) -> list[Account]:
@@ -272,8 +299,14 @@ class TransactionMessage(
         for account_id, account in zip(self.all_account_ids(context), accounts, strict=True):
             if account is None:
                 raise UnknownAccount(f"{self._field_of(account_id)}: no account {account_id!r} has been opened")
+            if account.pool and not self.is_of_pool:
+                raise self._not_of_a_pool(account_id)
             known.append(account.at(context.posted_at))
         return known
+
+    def _not_of_a_pool(self, account_id: str) -> InvalidMessage:
+        what = f"{account_id!r} is a pool, which takes no {self.__struct_config__.tag!r}"
+        return InvalidMessage(f"{self._field_of(account_id)}: {what}")
 
     def _field_of(self, account_id: str) -> str:
         """The field that names the account."""

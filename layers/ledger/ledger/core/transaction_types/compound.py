@@ -3,16 +3,16 @@
 A transfer is the case of two. So no fee is taken without its payment, and no payment made without its fee.
 """
 
-from collections.abc import Sequence
-from typing import override
+from collections.abc import Mapping, Sequence
+from typing import Self, override
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
 from ledger.core.money import format_decimal, sum_of
 from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
 from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
-from ledger.core.transaction_types.legs import Legs, check_decimals_of_legs, checked_legs, field_of_leg
+from ledger.core.transaction_types.legs import Legs, check_decimals_of_legs, checked_legs, field_of_leg, legs_on_shards
 
 
 class Compound(TransactionMessage, frozen=True, tag="compound"):
@@ -33,6 +33,15 @@ class Compound(TransactionMessage, frozen=True, tag="compound"):
     @override
     def account_ids(self) -> tuple[str, ...]:
         return tuple(leg.account_id for leg in self.legs)
+
+    @property
+    @override
+    def _possible_pools(self) -> tuple[str, ...]:
+        return self.account_ids
+
+    @override
+    def on_shards(self, numbers: Mapping[str, int]) -> Self:
+        return replace(self, legs=legs_on_shards(self.legs, numbers)) if numbers else self
 
     @override
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:

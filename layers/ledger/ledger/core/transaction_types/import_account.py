@@ -18,7 +18,7 @@ from ledger.core.money import exact
 from ledger.core.reason_codes import InvalidMessage, UnknownAccount
 from ledger.core.rules import Decision, StandIn, Status, all_rejected, forced
 from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
-from ledger.core.transaction_types.open_account import OpenAccount
+from ledger.core.transaction_types.open_account import Opening
 
 Reference = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
@@ -41,14 +41,15 @@ ImportedHolds = Annotated[dict[Id, ImportedHold], msgspec.Meta(max_length=MOST_O
 """By the hold's id, by which a message resolves it."""
 
 
-class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"):
+class ImportAccount(Opening, kw_only=True, frozen=True, tag="import_account"):
     """`source_reference` names the account in the other system, `as_of` is when it had the balance there.
 
     With a `history` its entry follows the last one of that.
     """
 
     account_fields = ("account_id", "from_account_id")
-    numbers = (("balance", NumberRange.ANY), *OpenAccount.numbers)
+    pool_fields = ("from_account_id",)
+    numbers = (("balance", NumberRange.ANY), *Opening.numbers)
     nested = ("holds",)
     posted_event = "AccountImported"
 

@@ -1,7 +1,7 @@
 """The legs of a transaction: what each of several accounts gets by it."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import msgspec
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.money import exact
+from ledger.core.pools import on_shard
 from ledger.core.transaction_types.base import NumberRange, check_decimals
 
 MOST_LEGS = 20
@@ -42,6 +43,11 @@ def check_decimals_of_legs(legs: Iterable[Leg], accounts: Sequence[Account]) -> 
     for number, (leg, account) in enumerate(zip(legs, accounts, strict=True), 1):
         if account.decimal_places is not None:
             check_decimals(f"legs: {number}: amount", leg.amount, account.decimal_places, account.currency)
+
+
+def legs_on_shards(legs: Iterable[Leg], numbers: Mapping[str, int]) -> tuple[Leg, ...]:
+    """The legs of the shards, in place of those of their pools."""
+    return tuple(Leg(on_shard(leg.account_id, numbers), leg.amount) for leg in legs)
 
 
 def field_of_leg(legs: Iterable[Leg], account_id: str) -> str:

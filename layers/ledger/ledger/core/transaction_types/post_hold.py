@@ -5,7 +5,7 @@ The money was held for it, so the overdraft limit never refuses the posting.
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, override
+from typing import Any, Self, override
 
 from msgspec.structs import force_setattr, replace
 
@@ -34,6 +34,7 @@ from ledger.core.transaction_types.legs import (
     check_decimals_of_legs,
     checked_legs,
     field_of_leg,
+    legs_on_shards,
 )
 
 
@@ -43,6 +44,7 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
     """
 
     account_fields = ("account_id", "to_account_id")
+    pool_fields = ("to_account_id",)
     numbers = (("amount", NumberRange.ABOVE_ZERO),)
     nested = ("legs",)
     posted_event = "HoldPosted"
@@ -80,6 +82,16 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
     @override
     def missing_side(self) -> str:
         return "to_account_id: expected one, or legs"
+
+    @property
+    @override
+    def _possible_pools(self) -> tuple[str, ...]:
+        return self.account_ids[1:]
+
+    @override
+    def on_shards(self, numbers: Mapping[str, int]) -> Self:
+        legs = None if self.legs is None else legs_on_shards(self.legs, numbers)
+        return replace(super().on_shards(numbers), legs=legs) if numbers else self
 
     def decide_hold(self, accounts: Sequence[Account], hold: OpenHold) -> tuple[Decision, ...]:
         """If several accounts have a reason for a rejection, that of the hold's account counts, then that of the first

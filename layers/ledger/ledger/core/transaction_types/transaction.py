@@ -12,6 +12,7 @@ from ledger.core.transaction_types.base import AccountMessage, Context, Currency
 class Transaction(AccountMessage, frozen=True, tag="transaction"):
     """`currency` is optional; if it is given, it must be the account's. A debit may be `forced`."""
 
+    pool_fields = ("account_id",)
     numbers = (("amount", NumberRange.NOT_ZERO),)
 
     amount: Decimal

@@ -12,6 +12,7 @@ from ledger.core.transaction_types.base import Context, Door, NumberRange, Trans
 
 class Transfer(TransactionMessage, frozen=True, tag="transfer"):
     account_fields = ("from_account_id", "to_account_id")
+    pool_fields = account_fields
     numbers = (("amount", NumberRange.ABOVE_ZERO),)
 
     from_account_id: Id

@@ -1,0 +1,46 @@
+"""Transactions of pools, while the pools get more shards."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.explore.bank import Opened, each_once, posting
+from tests.explore.scenario import Scenario
+from tests.support.bodies import opening, set_shards, transfer
+
+POOLS = Opened(opening("alice", -100), opening("bob"), opening("pool", shards=2), opening("till", shards=2))
+INTO, OUT = transfer("t-1", 60, "alice", "pool"), transfer("t-2", 30, "pool", "bob")
+IN_TOO, BETWEEN, GROWN = (
+    transfer("t-4", 1, "alice", "pool"),
+    transfer("t-3", 5, "till", "pool"),
+    set_shards("more", 256),
+)
+
+SCENARIOS = [
+    Scenario(
+        "two deliveries of a transfer into a pool that grows post it once",
+        [posting(0, INTO), posting(1, INTO, receive_count=2), posting(2, GROWN)],
+        POOLS,
+        each_once(INTO, GROWN),
+        completes=False,
+    ),
+    Scenario(
+        "two deliveries of a transfer out of a pool that grows post it once",
+        [posting(0, OUT), posting(1, OUT), posting(2, GROWN)],
+        POOLS,
+        each_once(OUT, GROWN),
+        completes=False,
+    ),
+    Scenario(
+        "two transfers that make one shard both count",
+        [posting(0, INTO, BETWEEN), posting(1, BETWEEN, IN_TOO)],
+        POOLS,
+        each_once(INTO, BETWEEN, IN_TOO),
+        completes=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_pools_hold_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
+    holds_in_every_order(scenario)
