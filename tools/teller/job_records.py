@@ -16,7 +16,7 @@ from tools.teller.words import counted
 CLOCK_SKEW = timedelta(seconds=1)
 """A lease is taken over only so long after its end: `conditional_writes.locks.Locks`."""
 READING_SECONDS = 30
-A_DAY, A_MONTH = timedelta(hours=26), timedelta(days=32)
+A_DAY, A_MONTH = timedelta(hours=32), timedelta(days=32)
 """A day, and a run that takes longer than the one before, as in the template's alarms about jobs that aren't done."""
 
 
