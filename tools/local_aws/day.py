@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 JUNK = (
@@ -24,19 +25,24 @@ TOO_FINE = '{"transaction_id": "too-fine", "account_id": "acc-0001", "amount": "
 HOLDS_EXPIRE_AT = "2026-03-31T22:00:00+00:00"
 """Before any night of a job that expires holds."""
 
+FEES = "fees"
+"""The account that gets the fees. Its own money comes from its capital."""
+
 type Message = dict[str, Any]
 
 
 def believable_day(messages: int, accounts: int = 60, seed: int = 1, repeated_share: float = 0.1) -> list[str]:
-    """Accounts are opened, credited, debited, overdrawn and closed; money is held, and transactions are reversed.
+    """Accounts are opened, credited, debited, overdrawn and closed; money is held, and transactions are reversed. A
+    merchant is paid with a fee, which goes to the account `fees`, the last one.
 
     Some messages are repeated, some are invalid, and some arrive before those to which they refer.
     """
     choose = random.Random(seed)
-    names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
-    openings = [_opening(choose, name) for name in names]
+    names = [f"acc-{number:04}" for number in range(1, accounts)]
+    openings = [*(_opening(choose, name) for name in names), _opening(choose, FEES) | {"currency": "EUR"}]
     # Salaries come early: an account without money could be closed, and all else would be rejected.
     timed = [(0.05 * choose.random(), _salary(choose, name)) for name in names]
+    timed.append((0, _salary(choose, FEES) | {"description": "Capital"}))
     different = math.ceil(messages * (0.97 - repeated_share)) - accounts
     while len(timed) < different:
         happening = _happening(choose, names, len(timed))
@@ -95,6 +101,8 @@ def _happening(choose: random.Random, names: list[str], number: int) -> list[Mes
         return _transfer(choose, name, other, number)
     if kind < 0.21:
         return _card_payment_with_hold(choose, event, other)
+    if kind < 0.27:
+        return _sale(choose, name, other, number)
     if kind < 0.75:
         payment = event | {"amount": f"-{_amount(choose, 120)}", "description": "Card payment"}
         return [payment, *_reversals(choose, payment, name)]
@@ -116,6 +124,18 @@ def _transfer(choose: random.Random, payer: str, payee: str, number: int) -> lis
         "amount": _amount(choose, 120),
     }
     return [transfer, *_reversals(choose, transfer, choose.choice([payer, payee]))]
+
+
+def _sale(choose: random.Random, payer: str, merchant: str, number: int) -> list[Message]:
+    """The merchant gets what the payer pays less a fee. One sale in eight is taken back, by whichever of the three."""
+    amount = Decimal(_amount(choose, 120))
+    fee = (amount * 3 / 100).quantize(Decimal("0.01")) + Decimal("0.10")
+    shares = {payer: -amount, merchant: amount - fee, FEES: fee}
+    legs = [{"account_id": name, "amount": str(share)} for name, share in shares.items()]
+    sale = {"type": "compound", "transaction_id": f"sale-{number:06}", "legs": legs, "description": "A sale"}
+    back: Message = {"type": "reverse", "of_account_id": payer}
+    taken_back = choose.random() < 1 / 8
+    return [sale, *_following(sale, choose.choice(list(shares)), [back] * taken_back, "of_transaction_id")]
 
 
 def _card_payment_with_hold(choose: random.Random, event: Message, merchant: str) -> list[Message]:

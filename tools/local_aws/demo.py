@@ -254,7 +254,7 @@ def _add_transactions(table: Table, bodies: Sequence[str], books: Books, letters
     table.add_row("transactions sent", f"{len(bodies):,}")
     table.add_row("accounts", f"{len(books.accounts):,}")
     table.add_row("posted", f"{counts.pop('POSTED', 0):,}", style="green")
-    for what, kind in (("holds placed", "hold"), ("reversals", "reverse")):
+    for what, kind in (("sales with a fee", "compound"), ("holds placed", "hold"), ("reversals", "reverse")):
         table.add_row(f"  {what}", f"{books.types()[kind]:,}", style="dim green")
     table.add_row("rejected", f"{counts.total():,}", style="yellow")
     for reason, count in counts.most_common():
