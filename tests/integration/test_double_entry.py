@@ -1,6 +1,9 @@
 """Double entry: no amount is on one account alone, and the books of each currency sum to zero each night."""
 
+import json
+import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import ModuleType
 
 import pytest
@@ -21,7 +24,7 @@ from tests.support.bodies import (
 from tests.support.ledger import Ledger
 from tests.support.reconciling import Reconciled, mismatches
 from tests.support.samples import IMPORTED
-from tools.local_aws.server import Endpoint
+from tools.local_aws.server import PROJECT, Endpoint
 
 
 @pytest.fixture
@@ -137,3 +140,14 @@ def test_accounts_of_which_the_sums_are_not_known_are_left_out_and_nothing_is_sa
     nights.run(0.5)
     report = nights.run(1)
     assert (report["trial_balance"]["accounts_left_out"], mismatches(report)) == (1, "")
+
+
+def test_the_pages_week_ends_with_the_balances_that_it_says(ledger: Ledger, strict: ModuleType) -> None:
+    page = (PROJECT / "docs" / "double-entry.md").read_text()
+    outside, *week = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
+    rows = re.findall(r"^\| `([\w-]+)` \| (-?\d+) \|$", page, re.MULTILINE)
+    balances = {name: Decimal(balance) for name, balance in rows}
+    ledger.post(outside, *openings(*(balances.keys() - {outside["account_id"]})), *week, worker=strict)
+    assert ledger.dead_letters() == []
+    assert balances == {name: ledger.books.accounts[name].balance for name in balances}
+    assert sum(balances.values()) == 0
