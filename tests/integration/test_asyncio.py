@@ -133,7 +133,10 @@ async def test_models_are_saved_changed_one_task_after_the_other_and_found(world
     assert sorted(flight.model.seats for flight in made) == [1, 2, 3]
     assert world.client.calls.count("put_item") + world.client.calls.count("update_item") == 4
     assert [flight.model async for flight in flights.query(equals("flight_id", "TL1"))] == [Flight("TL1", 3)]
-    assert {flight.model.flight_id async for flight in flights.scan()} == {"TL1", "TL2"}
+    pages = flights.scan(page_size=1)
+    found = [await pages.page(), await pages.page()]
+    assert {flight.model.flight_id for page in found for flight in page.items} == {"TL1", "TL2"}
+    assert [flight async for flight in flights.scan(after=found[0].token)] == found[1].items
 
 
 @awaited

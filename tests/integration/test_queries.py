@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from conditional_writes import (
     Condition,
@@ -32,6 +33,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.upserts import MapEntry
+from conditional_writes.versioned import Page, Pages
 from tests.support.new_tables import calls_of, index, new_table
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
@@ -242,6 +244,46 @@ def test_a_query_and_a_scan_go_on_after_an_item_even_if_it_is_gone(orders: Order
         assert ids(find(after=orders.key("c-1", 3), page_size=1)) == [4, 5]
         assert ids(find(after=orders.key("c-1", 5))) == []
     assert ids(orders.query(OF_C_1, after=orders.key("c-1", 3), descending=True)) == [1]
+
+
+def test_a_page_has_a_token_with_which_another_process_goes_on(orders: Orders, dynamodb: Endpoint) -> None:
+    for number in range(1, 8):
+        status = "PAID" if number % 2 else "NEW"
+        orders.save({"customer_id": "c-1", "order_id": number, "status": status, "placed_at": number})
+    other = Orders(dynamodb, orders.table, "customer_id", "order_id")
+    paid = {"condition": equals("status", "PAID"), "index": "by_status"}
+
+    def read_in_pages(find: Callable[..., Pages[VersionedItem]], **of: Any) -> list[list[int]]:
+        page = find(page_size=3, **of).page()
+        found = [ids(iter(page.items))]
+        while page.token is not None:
+            page = find(page_size=3, after=page.token, **of).page()
+            found.append(ids(iter(page.items)))
+        return found
+
+    assert read_in_pages(other.query, condition=OF_C_1) == [[1, 2, 3], [4, 5, 6], [7]]
+    assert read_in_pages(other.query, **paid) == [[1, 3, 5], [7]]
+    assert read_in_pages(other.query, **paid, matching=equals("order_id", 7)) == [[], [7]]
+    assert sorted(itertools.chain(*read_in_pages(other.scan, index="by_status"))) == [*range(1, 8)]
+    pages = other.query(OF_C_1, page_size=3)
+    assert next(pages)["order_id"] == 1
+    assert [ids(iter(pages.page().items)) for _ in range(3)] == [[2, 3], [4, 5, 6], [7]]
+    assert pages.page() == Page([], None)
+    other.calls.clear()
+    assert ids(other.query(OF_C_1, after=orders.query(OF_C_1, page_size=5).page().token)) == [6, 7]
+    assert other.calls == ["Query"]
+
+
+def test_a_token_is_taken_for_its_own_query_alone(orders: Orders) -> None:
+    orders.saved(1, 2)
+    for wrong in ("", "c-1", "e30", "bnVsbA", "eyJhIjp7IlgiOiJiIn19"):
+        with pytest.raises(
+            ValueError, match=r"after: '.*', expected the key of one of its items, or the token of a page"
+        ):
+            orders.query(OF_C_1, after=wrong)
+    token = orders.query(OF_C_1, page_size=1).page().token
+    with pytest.raises(ClientError, match="ValidationException"):
+        orders.query(equals("customer_id", "c-2"), after=token).page()
 
 
 # --- the wrong table, the wrong key ----------------------------------------------------------------------

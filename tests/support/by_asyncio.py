@@ -13,11 +13,13 @@ import pytest
 from botocore.client import BaseClient
 
 from conditional_writes.asyncio import AsyncExactlyOnce, AsyncLock, AsyncLocks, AsyncModelTable, AsyncVersionedTable
+from conditional_writes.asyncio.driver import awaitable
 from conditional_writes.core import prepared
 from conditional_writes.exactly_once import ExactlyOnce
 from conditional_writes.locks import Lock, Locks
 from conditional_writes.models import ModelTable
 from conditional_writes.versioned import VersionedTable
+from conditional_writes.versioned.queries import Pages
 
 CALLS = {
     VersionedTable: ["load", "get", "save", "update", "delete", "modify", "upsert"],
@@ -45,7 +47,7 @@ def calls_are_awaited() -> Iterator[None]:
                 patched.enter_context(mock.patch.object(owner, name, _awaited(owner, name)))
         for patch in (
             mock.patch.object(BaseClient, "_make_api_call", lambda *given: Answer(call(*given))),
-            mock.patch.object(VersionedTable, "_found", _found),
+            mock.patch.object(Pages, "read_page", lambda pages: _run(_read_page(pages))),
             mock.patch.object(Locks, "acquire", _acquire),
             mock.patch.object(prepared, "_check_calls"),  # such a client is of both kinds
             mock.patch("asyncio.sleep", _sleep),
@@ -90,11 +92,7 @@ def _counterpart(of: Any) -> Any:
     return AsyncLock(of)
 
 
-def _found(table: Any, *given: Any) -> Iterator[Any]:
-    pages = AsyncVersionedTable._found(table, *given)
-    with contextlib.suppress(StopAsyncIteration):
-        while True:
-            yield _run(anext(pages))
+_read_page = awaitable(Pages.read_page)
 
 
 def _acquire(locks: Locks, name: str, **named: Any) -> Lock:

@@ -1,6 +1,5 @@
 """Uses of the library as a user's type checker sees them: checked by mypy in `make check`, never run."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypedDict, assert_type
@@ -37,6 +36,7 @@ from conditional_writes import (
 from conditional_writes.exactly_once import ExactlyOnce, PayloadChanged, Ran, Records, exactly_once
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken
 from conditional_writes.upserts import MapEntry, Upserted, erase
+from conditional_writes.versioned import Pages
 
 client = dynamodb_client()
 orders = VersionedTable(client, "Orders", "customer_id", "order_id", version="revision", checked=False)
@@ -53,9 +53,10 @@ assert_type(orders.get("c-1", 7), VersionedItem)
 assert_type(orders.get("c-1", 7) | {"status": "PAID"}, VersionedItem)
 of_one = equals("customer_id", "c-1")
 noted = begins_with("note", "x")
-assert_type(orders.query(of_one & between("order_id", 7, 9), matching=noted), Iterator[VersionedItem])
+assert_type(orders.query(of_one & between("order_id", 7, 9), matching=noted), Pages[VersionedItem])
 orders.query(equals("status", "NEW"), index="by_status", descending=True, page_size=5, deadline=Deadline.after(1))
-assert_type(orders.scan(consistent=True, after=orders.key("c-1", 7), segment=(0, 4)), Iterator[VersionedItem])
+assert_type(orders.query(of_one, index="by_status", after="token").page(), Page[VersionedItem])
+assert_type(orders.scan(consistent=True, after=orders.key("c-1", 7), segment=(0, 4)), Pages[VersionedItem])
 assert_type(
     orders.upsert("c-1", 7, entries=[MapEntry(("lines", "a"), 1)], forget_after=timedelta(days=1)),
     Upserted,

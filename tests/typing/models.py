@@ -1,6 +1,5 @@
 """Uses of tables of models, as a user's type checker sees them: checked, never run."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_type
 
@@ -25,6 +24,7 @@ from conditional_writes import (
 from conditional_writes.asyncio import AsyncModelTable
 from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
 from conditional_writes.upserts import MapEntry, Upserted
+from conditional_writes.versioned import Pages
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def plan(observed: Observed) -> Plan[int]:
     return Plan(flight.model.seats, [flights.saving(flight.changed_to(replace(flight.model, seats=0)))])
 
 
-assert_type(flights.query(equals("flight_id", "TL1")), Iterator[Loaded[Flight]])
+assert_type(flights.query(equals("flight_id", "TL1")), Pages[Loaded[Flight]])
 for each in orders.scan(index="by-day", page_size=10):
     assert_type(each, Loaded[Order])
     each.model.order_id += 1

@@ -153,7 +153,10 @@ MISUSES: list[tuple[Callable[[Any], object], str]] = [
     (lambda table: table.scan(index="by_status", after=table.key("c-1", 7)), "says nothing of its place in an index"),
     (lambda table: table.query(OF_C_1, index="i", after=table.key("c-1", 7)), "says nothing of its place in an index"),
     (lambda table: table.scan(after=OTHERS_KEY), "expected the key of one of its items to go on after, got Others"),
-    (lambda table: table.scan(after="c-1"), "expected the key of one of its items to go on after, got c-1"),
+    (
+        lambda table: table.scan(after="c-1"),
+        "after: 'c-1', expected the key of one of its items, or the token of a page",
+    ),
 ]
 
 

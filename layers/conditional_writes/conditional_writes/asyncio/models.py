@@ -1,7 +1,7 @@
 """Tables whose items are models, by a client whose calls are awaited."""
 
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +9,6 @@ from conditional_writes.asyncio.driver import awaitable
 from conditional_writes.asyncio.table import AsyncVersionedTable, of_pages
 from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.requests import Condition
-from conditional_writes.core.together import VersionedItem
 from conditional_writes.models import Codec, Loaded, ModelTable
 from conditional_writes.models.table import ModelWrites
 
@@ -69,7 +68,3 @@ class AsyncModelTable[Model](ModelWrites[Model]):
         """As `ModelTable.modify`, one task after the other. `change` is a plain function."""
         change_item = functools.partial(self._changed, self.key(*key_values), change)
         return self.loaded(await self.table.modify(*key_values, change=change_item, deadline=deadline))
-
-    async def _all_loaded(self, items: AsyncIterator[VersionedItem]) -> AsyncIterator[Loaded[Model]]:
-        async for item in items:
-            yield self.loaded(item)

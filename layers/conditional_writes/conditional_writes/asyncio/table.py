@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
-from typing import Any, Concatenate, cast
+from typing import Any, Concatenate, cast, override
 from weakref import WeakValueDictionary
 
 from conditional_writes.asyncio.driver import awaitable
@@ -15,15 +15,39 @@ from conditional_writes.versioned import queries
 from conditional_writes.versioned.table import VersionedTable
 from conditional_writes.versioned.writes import VersionedWrites
 
+_read_page, _modify = awaitable(queries.Pages.read_page), awaitable(VersionedTable.modify)
 
-def of_pages[**Parameters, Found](
-    function: Callable[Concatenate[Any, Parameters], Iterator[Found]],
-) -> Callable[Concatenate[Any, Parameters], AsyncIterator[Found]]:
+
+class AsyncPages[Element](queries.PagesToRead[Element], AsyncIterator[Element]):
+    """`Pages`, whose items come by `async for`, and whose `page()` is awaited."""
+
+    def each[Other](self, make: Callable[[Element], Other]) -> "AsyncPages[Other]":
+        """As `Pages.each`."""
+        return AsyncPages(*self._making(make))
+
+    @override
+    async def __anext__(self) -> Element:
+        while True:
+            for item in self._left:
+                return self._made(item)
+            if self._following is None:
+                raise StopAsyncIteration
+            await _read_page(self)
+
+    async def page(self) -> queries.Page[Element]:
+        """As `Pages.page`."""
+        page = self._rest()
+        if not page.items:
+            await _read_page(self)
+            page = self._rest()
+        return page
+
+
+def of_pages[**Parameters, Element](
+    function: Callable[Concatenate[Any, Parameters], queries.Pages[Element]],
+) -> Callable[Concatenate[Any, Parameters], AsyncPages[Element]]:
     """The method itself: it returns what the table's own `_found` makes."""
-    return cast("Callable[Concatenate[Any, Parameters], AsyncIterator[Found]]", function)
-
-
-_page_of, _modify = awaitable(queries.page_of), awaitable(VersionedTable.modify)
+    return cast("Callable[Concatenate[Any, Parameters], AsyncPages[Element]]", function)
 
 
 class AsyncVersionedTable(VersionedWrites):
@@ -73,12 +97,7 @@ class AsyncVersionedTable(VersionedWrites):
     query = of_pages(VersionedTable.query)
     scan = of_pages(VersionedTable.scan)
 
-    async def _found(
+    def _found(
         self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None
-    ) -> AsyncIterator[VersionedItem]:
-        following: dict[str, Any] | None = request
-        while following is not None:
-            page = await _page_of(self._client, operation, following, deadline_or_default(deadline))
-            for item in queries.items_of(page):
-                yield VersionedItem(item, request.get("IndexName"))
-            following = queries.following_of(following, page)
+    ) -> AsyncPages[VersionedItem]:
+        return AsyncPages(self._client, operation, request, deadline, self._made(request))

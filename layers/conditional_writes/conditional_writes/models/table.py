@@ -6,7 +6,7 @@ for type parameters, which Python 3.12 lacks, every `VersionedTable` in an annot
 """
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -22,6 +22,7 @@ from conditional_writes.core.together import VersionedItem
 from conditional_writes.models.codecs import Codec, Unfit, UnfitModel
 from conditional_writes.models.kinds import codec_of
 from conditional_writes.versioned import VersionedTable
+from conditional_writes.versioned.queries import Pages
 from conditional_writes.versioned.writes import VersionedWrites
 
 if TYPE_CHECKING:
@@ -226,9 +227,9 @@ class ModelTable[Model](ModelWrites[Model]):
         consistent: bool = False,
         descending: bool = False,
         page_size: int | None = None,
-        after: Key | None = None,
+        after: Key | str | None = None,
         deadline: Deadline | None = None,
-    ) -> Iterator[Loaded[Model]]:
+    ) -> Pages[Loaded[Model]]:
         """As VersionedTable's, with values as the item has them: a datetime as its text. The models can be saved.
 
         If an index doesn't project an attribute, the field has its default, or the item is a Misfit. If you change such
@@ -244,7 +245,7 @@ class ModelTable[Model](ModelWrites[Model]):
             after=after,
             deadline=deadline,
         )
-        return self._all_loaded(items)
+        return items.each(self.loaded)
 
     def scan(  # noqa: PLR0913 (as VersionedTable's)
         self,
@@ -253,10 +254,10 @@ class ModelTable[Model](ModelWrites[Model]):
         matching: Condition | None = None,
         consistent: bool = False,
         page_size: int | None = None,
-        after: Key | None = None,
+        after: Key | str | None = None,
         segment: tuple[int, int] | None = None,
         deadline: Deadline | None = None,
-    ) -> Iterator[Loaded[Model]]:
+    ) -> Pages[Loaded[Model]]:
         """As VersionedTable's. The models can be saved, as those of `query`."""
         items = self.table.scan(
             index=index,
@@ -267,10 +268,7 @@ class ModelTable[Model](ModelWrites[Model]):
             segment=segment,
             deadline=deadline,
         )
-        return self._all_loaded(items)
-
-    def _all_loaded(self, items: Iterator[VersionedItem]) -> Iterator[Loaded[Model]]:
-        return map(self.loaded, items)
+        return items.each(self.loaded)
 
     @blocking
     def upsert(

@@ -1,10 +1,12 @@
 """Queries and scans: the requests, and their items page by page."""
 
+import base64
 import itertools
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, override
 
 from botocore.exceptions import ClientError
 
@@ -14,7 +16,7 @@ from conditional_writes.core.pauses import growing_pauses
 from conditional_writes.core.prepared import Request
 from conditional_writes.core.reading import found_items
 from conditional_writes.core.requests import AttributePath, Condition, expression, placeholders
-from conditional_writes.core.steps import Pause, Steps, blocking
+from conditional_writes.core.steps import Pause, Steps, blocking, steps
 from conditional_writes.core.table_errors import explain_key, explain_table
 
 if TYPE_CHECKING:
@@ -42,28 +44,105 @@ def scan_request(matching: Condition | None) -> dict[str, Any]:
     return _conditions(FilterExpression=matching)
 
 
-def found(
-    client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline | None
-) -> Iterator[Item]:
-    """The items of all pages. A page is read when its first item is asked for.
+class Page[Element](NamedTuple):
+    """The items of one page. It may have none, and not be the last: they didn't match, or their partition is empty.
+
+    `token` is a text that a later call takes as `after`: its items are those of the next page. None: there is none.
+    """
+
+    items: list[Element]
+    token: str | None
+
+
+class PagesToRead[Element]:
+    """The pages of a query or scan, and what is made of their items.
 
     Without a `deadline` each page has ten seconds. A throttled page is read again until then.
     """
-    following: dict[str, Any] | None = request
-    while following is not None:
-        page = page_of(client, operation, following, deadline_or_default(deadline))
-        yield from items_of(page)
-        following = following_of(following, page)
+
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        operation: Operation,
+        request: dict[str, Any],
+        deadline: Deadline | None,
+        made: Callable[[Item], Element],
+    ) -> None:
+        self._client, self._operation, self._deadline, self._made = client, operation, deadline, made
+        self._following: dict[str, Any] | None = request
+        self._left: Iterator[Item] = iter(())
+
+    def _making(self, make: Callable[[Element], Any]) -> tuple[Any, ...]:
+        """The arguments of such pages, whose elements `make` has made of these."""
+        return self._client, self._operation, self._following, self._deadline, lambda item: make(self._made(item))
+
+    def _begin(self, answer: Any) -> None:
+        """Goes on with the page in DynamoDB's answer."""
+        assert self._following is not None
+        last = answer.get("LastEvaluatedKey")
+        self._following = self._following | {"ExclusiveStartKey": last} if last else None
+        self._left = iter(found_items(answer))
+
+    def _rest(self) -> Page[Element]:
+        last = (self._following or {}).get("ExclusiveStartKey")
+        return Page([*map(self._made, self._left)], last and token_of(last))
 
 
-def items_of(page: Any) -> Iterator[Item]:
-    """The items of a page. It may have none, and not be the last: its items didn't match, or its partition is empty."""
-    return iter(found_items(page))
+class Pages[Element](PagesToRead[Element], Iterator[Element]):
+    """The items of all pages, one after another: a page is read when its first item is asked for."""
+
+    def each[Other](self, make: Callable[[Element], Other]) -> "Pages[Other]":
+        """In place of these pages: those with what `make` makes of each element."""
+        return Pages(*self._making(make))
+
+    @blocking
+    def read_page(self) -> Steps[None]:
+        """Reads the next page, if there is one."""
+        if self._following is not None:
+            deadline = deadline_or_default(self._deadline)
+            self._begin((yield from steps(page_of)(self._client, self._operation, self._following, deadline)))
+
+    @override
+    def __next__(self) -> Element:
+        while True:
+            for item in self._left:
+                return self._made(item)
+            if self._following is None:
+                raise StopIteration
+            self.read_page()
+
+    def page(self) -> Page[Element]:
+        """The next page; after an item, the rest of the page that it is in."""
+        page = self._rest()
+        if not page.items:
+            self.read_page()
+            page = self._rest()
+        return page
 
 
-def following_of(request: dict[str, Any], page: Any) -> dict[str, Any] | None:
-    """The request of the next page; None after the last one."""
-    return request | {"ExclusiveStartKey": page["LastEvaluatedKey"]} if "LastEvaluatedKey" in page else None
+def token_of(key: dict[str, Any]) -> str:
+    """A key in DynamoDB's types as a text that fits into a URL."""
+    text = json.dumps(key, default=lambda binary: base64.b64encode(binary).decode(), separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def key_in(token: str) -> dict[str, Any]:
+    """The key. Raises ValueError for a text that is no token."""
+    try:
+        read = json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
+        key = {name: _key_value(*value.items()) for name, value in read.items()}
+    except (ValueError, TypeError, AttributeError):
+        key = {}
+    if not key:
+        raise ValueError(f"after: {token!r}, expected the key of one of its items, or the token of a page")
+    return key
+
+
+def _key_value(value: tuple[str, Any]) -> dict[str, Any]:
+    kind, text = value
+    if kind not in {"S", "N", "B"} or not isinstance(text, str):
+        raise ValueError(kind)
+    return {kind: base64.b64decode(text, validate=True) if kind == "B" else text}
 
 
 _THROTTLING_ERRORS = {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}

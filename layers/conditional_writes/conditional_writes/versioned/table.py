@@ -5,7 +5,7 @@ of other writers. Writes that belong together go into one transaction: `write_to
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -85,15 +85,16 @@ class VersionedTable(VersionedWrites):
         consistent: bool = False,
         descending: bool = False,
         page_size: int | None = None,
-        after: Key | None = None,
+        after: Key | str | None = None,
         deadline: Deadline | None = None,
-    ) -> Iterator[VersionedItem]:
+    ) -> queries.Pages[VersionedItem]:
         """The items whose keys fulfil the condition, in the order of their sort keys. They can be saved.
 
         The condition has `equals` of the partition key, and may have `equals`, `less_than`, `at_most`, `more_than`,
         `at_least`, `between` or `begins_with` of the sort key, joined by `&`. With an `index` it is about that one's
         key. `matching` is a condition of any kind on other attributes: items that don't fulfil it cost their read
-        units, and are left out. `after` is the key of an item, there still or not: those behind it are returned.
+        units, and are left out. `after` is the key of an item, there still or not: those behind it are returned. Or it
+        is the `token` of a `page()` of the same query.
 
         A page is read when its first item is asked for. It takes one request, and has at most `page_size` items, those
         left out among them, or 1 MB. A throttled page is read again until the deadline. It is that of all pages;
@@ -114,10 +115,10 @@ class VersionedTable(VersionedWrites):
         matching: Condition | None = None,
         consistent: bool = False,
         page_size: int | None = None,
-        after: Key | None = None,
+        after: Key | str | None = None,
         segment: tuple[int, int] | None = None,
         deadline: Deadline | None = None,
-    ) -> Iterator[VersionedItem]:
+    ) -> queries.Pages[VersionedItem]:
         """All items of the table, or of the index, in no order, page by page. They can be saved.
 
         `segment=(0, 4)` is the first quarter: four workers, each with its segment, read the table together. The other
@@ -272,6 +273,5 @@ class VersionedTable(VersionedWrites):
 
     def _found(
         self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None
-    ) -> Iterator[VersionedItem]:
-        index = request.get("IndexName")
-        return (VersionedItem(item, index) for item in queries.found(self._client, operation, request, deadline))
+    ) -> queries.Pages[VersionedItem]:
+        return queries.Pages(self._client, operation, request, deadline, self._made(request))

@@ -1,6 +1,7 @@
 """The writes of versioned items, each from its item as it was loaded. No request is made."""
 
-from collections.abc import Collection
+import functools
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from conditional_writes.core.requests import (
 )
 from conditional_writes.core.together import VersionedItem
 from conditional_writes.versioned.pacing import Pace
+from conditional_writes.versioned.queries import key_in
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -118,7 +120,7 @@ class VersionedWrites:
         return check if when is None else check._replace(condition=check.condition & when)
 
     def _pages(
-        self, index: str | None, *, consistent: bool, page_size: int | None, after: Key | None
+        self, index: str | None, *, consistent: bool, page_size: int | None, after: Key | str | None
     ) -> dict[str, Any]:
         """The parameters that queries and scans have in common."""
         request: dict[str, Any] = {"TableName": self._name, "ConsistentRead": consistent}
@@ -128,16 +130,22 @@ class VersionedWrites:
             if not isinstance(page_size, int) or page_size < 1:
                 raise ValueError(f"page_size: {page_size!r}, expected 1 or more")
             request["Limit"] = page_size
-        if after is not None:
+        if isinstance(after, str):
+            request["ExclusiveStartKey"] = key_in(after)
+        elif after is not None:
             if index is not None:
                 raise ValueError(
-                    f"{index}: the key of an item says nothing of its place in an index: go on with a condition on the"
-                    " index's sort key"
+                    f"{index}: the key of an item says nothing of its place in an index: go on after the token of a"
+                    " `page()`"
                 )
             if not isinstance(after, Key) or after.table != self._name:
                 raise ValueError(f"{self._name}: expected the key of one of its items to go on after, got {after}")
             request["ExclusiveStartKey"] = to_dynamodb(dict(after.attributes))
         return request
+
+    def _made(self, request: dict[str, Any]) -> Callable[[Item], VersionedItem]:
+        """Makes the items that a query or a scan has found."""
+        return functools.partial(VersionedItem, index=request.get("IndexName"))
 
     def _is_checked(self, *, checked: bool | None) -> bool:
         """The argument of the call; None: the setting of the table."""
