@@ -36,7 +36,7 @@ from conditional_writes import (
 from conditional_writes.exactly_once import ExactlyOnce, PayloadChanged, Ran, Records, exactly_once
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken
 from conditional_writes.upserts import MapEntry, Upserted, erase
-from conditional_writes.versioned import Pages
+from conditional_writes.versioned import Page, Pages
 
 client = dynamodb_client()
 orders = VersionedTable(client, "Orders", "customer_id", "order_id", version="revision", checked=False)
