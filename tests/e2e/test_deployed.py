@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from conditional_writes.core.items import from_dynamodb, item_bytes
 from tests.checkers import books, profiles
 from tests.checkers.books import Books
 from tests.checkers.profiles import Profiles
@@ -13,6 +14,7 @@ from tests.support.deployed import Bank, FunctionQueue
 from tools.local_aws.day import TOO_FINE, believable_day
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.queues import DeadLetter
+from tools.local_aws.tables import scan
 
 PHOTO = "x" * 120_000
 PHOTOS = [
@@ -48,8 +50,12 @@ def day(bank: Bank) -> Day:
     return Day(queues, bodies, bank.books(), bank.read_profiles(), letters)
 
 
-def test_after_a_day_the_books_are_whole_and_no_transaction_has_vanished(day: Day) -> None:
+def test_after_a_day_the_books_are_whole_no_transaction_has_vanished_and_no_entry_has_a_kilobyte(
+    bank: Bank, day: Day
+) -> None:
     assert books.violations(day.books) == []
+    items = map(from_dynamodb, scan(bank.stack.endpoint, bank.stack["JournalTableName"]))
+    assert max(item_bytes(item) for item in items if item["account_id"].startswith("acc-")) < 1024
     assert list(books.vanished(day.bodies["transactions"], day.books, day.letters["transactions"])) == []
     assert day.books.counts()["POSTED"] > 150  # half of them: a standard queue keeps no order
     assert {"OVERDRAFT_LIMIT", "HOLD_NOT_OPEN", "ALREADY_REVERSED"} <= day.books.counts().keys()
