@@ -3,8 +3,9 @@
 Each wrong rule makes books whose accounts and journals agree, so that a replay by that rule finds nothing.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -47,7 +48,19 @@ from tests.checkers.small_books import (
 )
 from tests.support.numbers import exact_numbers
 from tests.support.rules import Decided, decide
-from tests.support.samples import ALICE, BOB, compound, life_of, opening, payment, reversing, transfer
+from tests.support.samples import (
+    ALICE,
+    BOB,
+    compound,
+    hold,
+    legs_of,
+    life_of,
+    opening,
+    payment,
+    posting,
+    reversing,
+    transfer,
+)
 from tests.support.strategies import everyday_amounts, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
@@ -101,37 +114,98 @@ def test_the_oracle_and_the_rules_agree(
 
     @given(days(messages, limit, currency))
     def agree(messages: Sequence[TransactionMessage]) -> None:
-        books, journal = Books({}, {}), oracle.Journal()
-        for message in messages:
-            request = message.canonical_payload()
-            account_ids = oracle.account_ids(request, journal)
-            if any(map(journal.has, oracle.entry_ids(request, journal))):
-                continue  # It has another payload, or is a repetition: no rule decides it.
-            states = [state_of(account) if account else None for account in map(books.accounts.get, account_ids)]
-            expected = _effects(request, states, journal, next_time(books.accounts.values()))
-            try:
-                books = post_messages(books, [message])
-            except (InvalidMessage, NotYet) as error:
-                result: object = NotYet if isinstance(error, NotYet) else InvalidMessage
-            else:
-                result = list
-            if isinstance(expected, type):
-                assert result is expected
-                continue
-            assert result is list, f"{request} should be {expected}"
-            for account_id, effect in zip(account_ids, expected, strict=True):
-                outcome = books.journal[account_id][-1].outcome
-                reversal = outcome.reversal and oracle.Reversal(*astuple(outcome.reversal))
-                by, exceeded = outcome.rejecting_account_id, outcome.exceeded and astuple(outcome.exceeded)
-                found = (outcome.reason, outcome.amount, state_of(books.accounts[account_id]), reversal, by, exceeded)
-                assert found == effect
-                journal.add(account_id, request, effect.amount)
-            seen.add((request["type"], expected[0].reason or "POSTED"))
-        assert violations(books) == []
+        for _ in agreed(messages, seen):
+            pass
 
     agree()
     missing = TRANSACTION_TYPES.keys() - {name for name, result in seen if result == "POSTED"}
     assert not missing, "never posted: a type with one account has its step in life_of, tests/support/samples.py"
+
+
+def agreed(messages: Sequence[TransactionMessage], seen: set[tuple[str, str]]) -> Iterator[Books]:
+    """The books after each message, on which the two agree. `seen` gets its type and its outcome."""
+    books, journal = Books({}, {}), oracle.Journal()
+    for message in messages:
+        request = message.canonical_payload()
+        account_ids = oracle.account_ids(request, journal)
+        if any(map(journal.has, oracle.entry_ids(request, journal))):
+            continue  # It has another payload, or is a repetition: no rule decides it.
+        states = [state_of(account) if account else None for account in map(books.accounts.get, account_ids)]
+        expected = _effects(request, states, journal, next_time(books.accounts.values()))
+        try:
+            books = post_messages(books, [message])
+        except (InvalidMessage, NotYet) as error:
+            result: object = NotYet if isinstance(error, NotYet) else InvalidMessage
+        else:
+            result = list
+        if isinstance(expected, type):
+            assert result is expected
+            continue
+        assert result is list, f"{request} should be {expected}"
+        for account_id, effect in zip(account_ids, expected, strict=True):
+            outcome = books.journal[account_id][-1].outcome
+            reversal = outcome.reversal and oracle.Reversal(*astuple(outcome.reversal))
+            by, exceeded = outcome.rejecting_account_id, outcome.exceeded and astuple(outcome.exceeded)
+            found = (outcome.reason, outcome.amount, state_of(books.accounts[account_id]), reversal, by, exceeded)
+            assert found == effect
+            journal.add(account_id, request, effect.amount)
+        seen.add((f"{request['type']} of {len(account_ids)}", expected[0].reason or "POSTED"))
+        seen.add((request["type"], expected[0].reason or "POSTED"))
+        yield books
+    assert violations(books) == []
+
+
+ACCOUNTS = {f"{currency}-{number}": currency for currency in ("EUR", "JPY", "KWD") for number in range(8)}
+
+
+@st.composite
+def sales(draw: st.DrawFn) -> list[TransactionMessage]:
+    """Compounds of up to 20 legs in three currencies, holds that are posted with legs, and reversals of all of them.
+
+    Accounts with a number below 2 are poor.
+    """
+    names, amounts = st.sampled_from(list(ACCOUNTS)), st.integers(-9, 9).filter(bool)
+    moves = list[TransactionMessage]()
+    for number in range(draw(st.integers(1, 12))):
+        account_id, amount, name = draw(names), draw(amounts), f"t-{number}"
+        same = [each for each in ACCOUNTS if ACCOUNTS[each] == ACCOUNTS[account_id] and each != account_id]
+        payees = draw(st.lists(st.sampled_from(same), min_size=1, unique=True))
+        kind = draw(st.sampled_from(["compound", "compound", "post", "back", "back"]))
+        with contextlib.suppress(ValueError):  # an amount is 0
+            match kind:
+                case "compound":
+                    others = draw(st.lists(st.sampled_from(list(set(ACCOUNTS) - {account_id, *same})), unique=True))
+                    pairs = zip(others[::2], others[1::2], strict=False)
+                    legs = [(account_id, -amount * len(payees)), *((payee, amount) for payee in payees)]
+                    legs += [leg for one, other in pairs for leg in ((one, amount), (other, -amount))]
+                    moves.append(compound(*draw(st.permutations(legs)), transaction_id=name))
+                case "post":
+                    moves.append(hold(7, f"h-{number}", account_id=account_id))
+                    ids = {"transaction_id": name, "account_id": account_id, "hold_id": f"h-{number}"}
+                    legs_of_payees = legs_of(*((payee, 1) for payee in payees))
+                    moves.append(posting(legs=legs_of_payees, final=draw(st.booleans()), **ids))
+                case "back" if moves:
+                    of = draw(st.sampled_from(moves))
+                    ids = {"transaction_id": name, "account_id": draw(st.sampled_from(of.account_ids))}
+                    whole = draw(st.sampled_from([None, None, None, 1]))
+                    moves.append(reversing(of.transaction_id, whole, of_account_id=of.account_ids[0], **ids))
+    limits = {name: -5 if name[-1] < "2" else -500 for name in ACCOUNTS}
+    return [*(opening(limits[name], currency, account_id=name) for name, currency in ACCOUNTS.items()), *moves]
+
+
+def test_whatever_is_moved_among_accounts_each_currency_sums_to_zero_at_every_moment() -> None:
+    seen: set[tuple[str, str]] = set()
+
+    @given(sales())
+    def agree(messages: Sequence[TransactionMessage]) -> None:
+        for books in agreed(messages, seen):
+            for currency in ("EUR", "JPY", "KWD"):
+                assert sum(each.balance for each in books.accounts.values() if each.currency == currency) == 0
+
+    agree()
+    posted = {name for name, result in seen if result == "POSTED"}
+    for kind in ("compound", "post_hold", "reverse"):
+        assert any(f"{kind} of {number}" in posted for number in range(4, 21)), f"no {kind} of four accounts was posted"
 
 
 new_messages = messages_of(st.sampled_from(["alice", "bob"]), st.sampled_from(["h-1", "t-1"])).filter(

@@ -146,9 +146,10 @@ class Fold(Struct):
         """Whether the commit has room for a transaction of these accounts that reverses these transactions: for its
         entries, and for those of the other items that are new.
         """
-        changed = self.reversals.union(self.changed)
-        others = {*map(self.tables.account_key, account_ids), *map(self.tables.reversed_key, reversed_ids)}
-        return len(changed | others) + len(self.new_entries) + len(account_ids) <= MAXIMUM_WRITES
+        keys = [*map(self.tables.account_key, account_ids), *map(self.tables.reversed_key, reversed_ids)]
+        new = len(account_ids) + sum(key not in self.changed and key not in self.reversals for key in keys)
+        writes = len(self.changed) + len(self.new_entries) + len(self.reversals.difference(self.changed))
+        return writes + new <= MAXIMUM_WRITES
 
     def find(
         self, transaction: TransactionMessage, request: dict[str, Any]
