@@ -13,11 +13,15 @@ from tests.assumptions.conftest import rests_on
 from tests.assumptions.places import Place, queue, queue_arn
 
 PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html"
+PYTHON = "https://docs.aws.amazon.com/lambda/latest/dg/lambda-python.html"
 RECORDS = "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html"
 CODE = """
-import json, os, boto3
+import json, os, boto3, datetime, zoneinfo
 
 def handler(event, context):
+    if "time_zones" in event:
+        noon = datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.timezone.utc)
+        return {name: str(noon.astimezone(zoneinfo.ZoneInfo(name)))[11:] for name in event["time_zones"]}
     sqs = boto3.client("sqs")
     for record in event["Records"]:
         sqs.send_message(QueueUrl=os.environ["TOLD"], MessageBody=json.dumps(record))
@@ -34,6 +38,7 @@ class Polled(NamedTuple):
     url: str
     arn: str
     told: str
+    function: str
 
     def records(self, count: int) -> list[dict[str, Any]]:
         """The records that the function told of: so many, or all that came in time."""
@@ -67,7 +72,7 @@ def polled(place: Place) -> Iterator[Polled]:
             EventSourceArn=arns[0], FunctionName=name, FunctionResponseTypes=["ReportBatchItemFailures"]
         )
         removals.callback(functions.delete_event_source_mapping, UUID=mapping["UUID"])
-        yield Polled(place, url, arns[0], told)
+        yield Polled(place, url, arns[0], told, name)
 
 
 def _create_function(functions: Any, name: str, role: str, told: str) -> bool:
@@ -114,3 +119,16 @@ def test_the_messages_that_a_function_names_come_again_and_the_others_are_delete
         sqs.send_message(QueueUrl=polled.url, MessageBody=body)
     told = [(record["body"], record["attributes"]["ApproximateReceiveCount"]) for record in polled.records(3)]
     assert sorted(told)[:3] == [("again", "1"), ("again", "2"), ("done", "1")]
+
+
+@rests_on(PYTHON)
+def test_the_runtime_has_the_time_zones_of_the_iana_database(polled: Polled) -> None:
+    """The page says Amazon Linux 2023, whose package of them Lambda has had since January 2024."""
+    expected = {
+        "Europe/Paris": "14:00:00+02:00",
+        "Asia/Kathmandu": "17:45:00+05:45",
+        "America/New_York": "08:00:00-04:00",
+    }
+    event = json.dumps({"time_zones": list(expected)})
+    answer = polled.place.client("lambda").invoke(FunctionName=polled.function, Payload=event)
+    assert json.load(answer["Payload"]) == expected

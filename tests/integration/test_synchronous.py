@@ -16,6 +16,13 @@ from tools.local_aws.functions import Context, post_transactions
 from tools.local_aws.server import Endpoint
 
 CALLER = "AROAEXAMPLE:shop"
+PERIODS = ("day", "month")
+LIMITS: list[dict[str, Any]] = [
+    *({"name": per, "of": "debits", "per": per, "time_zone": "Europe/Paris", "amount": "500.25"} for per in PERIODS),
+    {"name": "often", "of": "debits", "per": "day", "time_zone": "Europe/Paris", "number": 20},
+    {"name": "single", "of": "debits", "per": "transaction", "amount": "200.25"},
+    {"name": "ceiling", "of": "balance", "amount": "10000"},
+]
 PAYMENT: Body = {"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}
 
 
@@ -111,7 +118,11 @@ def test_an_id_is_posted_once_by_both_ways_and_has_one_answer(ledger: Ledger, fu
             assert found == ("invalid", "PAYLOAD_CHANGED", "POSTED")
 
 
-def test_a_transaction_takes_two_requests_and_five_write_units(ledger: Ledger, function: ModuleType) -> None:
+@pytest.mark.parametrize("limits", [[], LIMITS], ids=["without limits", "with five"])
+def test_a_transaction_takes_two_requests_and_five_write_units(
+    ledger: Ledger, function: ModuleType, limits: list[dict[str, Any]]
+) -> None:
+    ledger.post({"type": "set_limits", "transaction_id": "limits", "account_id": "a", "limits": limits})
     calls, units = [], []
     client = function.poster.client
     client.meta.events.register("before-call.dynamodb", lambda model, **_: calls.append(model.name))
