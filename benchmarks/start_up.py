@@ -58,20 +58,26 @@ def main() -> None:
     console.print("Building the functions and layers (sam build)")
     stack.build()
     layers = ("DependenciesLayer", "ConditionalWritesLayer", "WorkersLayer", "LedgerLayer")
-    path = [BUILT / "ProcessTransactionsFunction", *(BUILT / layer / "python" for layer in layers)]
-    environment = lambda_environment(path) | {"PYTHONDONTWRITEBYTECODE": "1"}
+    queue, door = (
+        lambda_environment([BUILT / name, *(BUILT / layer / "python" for layer in layers)], name)
+        | {"PYTHONDONTWRITEBYTECODE": "1"}
+        for name in ("ProcessTransactionsFunction", "PostTransactionsFunction")
+    )
     console.print(f"Starting each program {RUNS} times")
-    console.print(report("Start-up", measure(environment)))
+    console.print(report("Start-up", measure(queue)))
+    in_turn = [(start("app", door).cpu_seconds, start("app", queue).cpu_seconds) for _ in range(RUNS)]
+    ratio = statistics.median(ours for ours, _ in in_turn) / statistics.median(theirs for _, theirs in in_turn)
+    console.print(f"post_transactions takes {ratio:.2f} of process_transactions' CPU time {goal(ratio, LIBRARY_GOAL)}")
     console.print(f"\nStarting the library and boto3 {LIBRARY_RUNS} times each")
     console.print(library_report(measure(lambda_environment([PROJECT]), LIBRARY_PROGRAMS, LIBRARY_RUNS)))
 
 
-def lambda_environment(path: Sequence[Path]) -> dict[str, str]:
+def lambda_environment(path: Sequence[Path], function: str = "ProcessTransactionsFunction") -> dict[str, str]:
     """Lambda's environment variables. Without them Powertools would leave out work, such as that of its Tracer.
 
-    `path` is the function's folder and those of its layers.
+    `path` is the function's folder and those of its layers, `function` its name in the template.
     """
-    own = template.resources("AWS::Serverless::Function")["ProcessTransactionsFunction"]["Environment"]["Variables"]
+    own = template.resources("AWS::Serverless::Function")[function]["Environment"]["Variables"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_", "PYTHON"))}
     return kept | {
         "PYTHONPATH": os.pathsep.join(map(str, path)),
