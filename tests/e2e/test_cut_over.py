@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -16,6 +17,7 @@ from decimal import Decimal
 from itertools import batched
 from pathlib import Path
 
+import jmespath
 import pytest
 
 from tests.support.bodies import payment
@@ -57,17 +59,9 @@ def write_files(directory: Path) -> dict[str, Decimal]:
 def load(bank: Bank, journal: Path) -> None:
     """What DynamoDB's import does: a new table like the stack's own journal, with the items of the files."""
     dynamodb = bank.stack.endpoint.client("dynamodb")
-    own = dynamodb.describe_table(TableName=bank.stack["JournalTableName"])["Table"]
-    indexes = [
-        {name: index[name] for name in ("IndexName", "KeySchema", "Projection")}
-        for index in own["GlobalSecondaryIndexes"]
-    ]
-    dynamodb.create_table(
-        TableName="moved-Journal",
-        BillingMode="PAY_PER_REQUEST",
-        GlobalSecondaryIndexes=indexes,
-        **{name: own[name] for name in ("KeySchema", "AttributeDefinitions")},
-    )
+    [query] = re.findall('--query "(.*?)"', (PROJECT / "docs" / "migrating.md").read_text(), re.DOTALL)
+    own = dynamodb.describe_table(TableName=bank.stack["JournalTableName"])
+    dynamodb.create_table(**jmespath.search(query.replace("PREFIX", "moved"), own))
     items = (
         json.loads(line)["Item"]
         for path in sorted(journal.iterdir())

@@ -46,6 +46,7 @@ def test_a_job_is_run_by_hand_once_and_its_report_is_shown_and_among_the_last_ru
     assert answer["report"]["accounts_replayed_whole"] == answer["report"]["accounts_checked"] == checked
     again = teller.run("jobs", "run", RECONCILE, "--for", scheduled_time, "--force")
     assert (again.status, shown(record["finished_at"]) in again.out) == (0, True)
+    assert "trial balance" in again.out
     done = f"was done before for this time: the run was finished at {datetime.fromisoformat(record['finished_at'])}"
     assert done in " ".join(again.err.split())
     [job] = [job for job in teller.json("jobs")["jobs"] if job["name"] == RECONCILE]

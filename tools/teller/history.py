@@ -278,6 +278,8 @@ def _make_bucket(directory: Path, name: str, now: str, number: int) -> Made:
     with part.with_suffix(".jsonl").open("wb") as out:
         for account in bucket.accounts.values():
             out.write(encode(bucket.end(account)) + b"\n")
+    if not entries:
+        (directory / "journal" / f"{number:05}.json.gz").unlink()
     accounts = sum(account.version > 0 for account in bucket.accounts.values())
     return Made(entries, accounts, bucket.wrong, bucket.problems)
 

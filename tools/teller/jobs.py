@@ -272,6 +272,10 @@ def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[st
     }
 
 
+def _turnover_in_words(currency: str, of: dict[str, str]) -> str:
+    return f"{currency}: {of['came_in']} came in, {of['went_out']} went out, the balances sum to {of['balances']}"
+
+
 def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
     """A run and its report, for people: numbers, and a line for each sentence."""
     fields: dict[str, Any] = {
@@ -284,6 +288,8 @@ def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
         match value:
             case list():
                 text: Any = lines(map(str, value))
+            case dict():
+                text = lines(map(_turnover_in_words, value["currencies"], value["currencies"].values()))
             case str():
                 text = value
             case _:
