@@ -55,6 +55,10 @@ def change(_: None) -> None:
     ACCOUNTS.modify("bob", change=lambda account: account | {"balance": account["balance"] + 1})
 
 
+def add(_: None) -> None:
+    ACCOUNTS.add("bob", numbers={"balance": 1})
+
+
 def add_to_both(_: None) -> None:
     """A transaction without conditions of its own: its token alone says that it was made."""
     both = [Update(key("Accounts", account_id=name), {}, added={"balance": 1}) for name in ("bob", "carol")]
@@ -129,6 +133,7 @@ SCENARIOS = [
         completes=False,
     ),
     Scenario("two changes of one item both count", [change, change], tables, none_is_lost),
+    Scenario("two additions without a version both count", [add, add], tables, none_is_lost),
     Scenario("two additions in one transaction count once", [add_to_both, add_to_both], tables, none_is_lost),
     Scenario(
         "a transaction that is delayed and then cancelled counts once",

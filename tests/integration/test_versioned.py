@@ -308,6 +308,43 @@ def test_a_condition_of_your_own_must_hold_beside_the_version(orders: Orders) ->
     assert orders.stored() == ids() | {"status": "PAID", "pieces": 4, "version": 3}
 
 
+# --- additions without a version --------------------------------------------------------------------------
+
+
+def test_numbers_lists_and_defaults_are_added_to_without_a_version_in_hand(orders: Orders) -> None:
+    for note in ("new", "again"):
+        orders.add("c-1", 1, numbers={"pieces": 2}, appended={"notes": [note]}, defaults={"first": note})
+    assert orders.calls == ["TransactWriteItems"] * 2
+    added = ids() | {"pieces": 4, "notes": ["new", "again"], "first": "new", "version": 2}
+    assert orders.stored() == added
+    order = loaded(orders)
+    orders.add("c-1", 1, numbers={"pieces": -1}, when=at_least("pieces", 1))
+    with pytest.raises(Conflict, match="expected version 2, found version 3"):
+        orders.save(order | {"status": "PAID"})
+    with pytest.raises(Conflict, match="the condition doesn't hold"):
+        orders.add("c-1", 1, numbers={"pieces": -9}, when=at_least("pieces", 9))
+    with pytest.raises(Conflict, match="there is no such item"):
+        orders.add("c-1", 2, numbers={"pieces": 1}, when=exists("order_id"))
+    for wrong in ({}, {"numbers": {"pieces": 1}, "defaults": {"pieces": 0}}):
+        with pytest.raises(ValueError, match="expected attributes to add to, each once"):
+            orders.add("c-1", 1, **wrong)
+    with pytest.raises(ValueError, match="add: version is the version, which stays"):
+        orders.add("c-1", 1, numbers={"version": 1})
+    assert orders.stored() == added | {"pieces": 3, "version": 3}
+
+
+@pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.SERVER_ERROR_AFTER])
+def test_an_addition_whose_answer_was_lost_is_made_once_though_others_write_in_between(
+    orders: Orders, others: Orders, fault: Fault
+) -> None:
+    orders.save(ids() | {"count": 5})
+    between_tries(orders.client, lambda: others.modify("c-1", 1, change=count_up))
+    with Faults(fault, at=1).on(orders.client) as faults:
+        orders.add("c-1", 1, numbers={"count": 10})
+    assert faults.injected
+    assert orders.stored() == ids() | {"count": 16, "version": 3}
+
+
 # --- transactions ----------------------------------------------------------------------------------------
 
 

@@ -115,7 +115,7 @@ BREAKAGES = [
     Breakage(
         "an addition that is sent again counts twice",
         f"{LIBRARY}/core/requests.py",
-        "if not isinstance(write, Update) or not write.added:",
+        "if not isinstance(write, Update) or not write.accumulates:",
         "if True:",
     ),
     Breakage(

@@ -22,7 +22,7 @@ from conditional_writes.versioned import VersionedTable
 from conditional_writes.versioned.queries import Pages
 
 CALLS = {
-    VersionedTable: ["load", "get", "save", "update", "delete", "modify", "upsert"],
+    VersionedTable: ["load", "get", "save", "update", "add", "delete", "modify", "upsert"],
     ModelTable: ["load", "get", "save", "delete", "modify", "upsert"],
     ExactlyOnce: ["run"],
     Lock: ["refresh", "save_checkpoint", "release", "complete"],

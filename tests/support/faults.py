@@ -359,5 +359,5 @@ def between_tries(client: Any, do: Callable[[], object]) -> None:
         for do_it in doing:
             do_it()
 
-    for operation in ("UpdateItem", "DeleteItem", "PutItem"):
+    for operation in ("UpdateItem", "DeleteItem", "PutItem", "TransactWriteItems"):
         client.meta.events.register_first(f"needs-retry.dynamodb.{operation}", between)

@@ -48,6 +48,7 @@ assert_type(order | {"status": "PAID"}, VersionedItem)
 assert_type(orders.save(order, when=equals("status", "NEW"), checked=True), VersionedItem)
 assert_type(orders.update("c-1", 7, version=3, values={"status": "PAID"}, removed=["note"]), int)
 orders.delete(order)
+assert_type(orders.add("c-1", 7, numbers={"pieces": 1}, appended={"notes": ["x"]}, when=equals("status", "NEW")), None)
 
 assert_type(orders.get("c-1", 7), VersionedItem)
 assert_type(orders.get("c-1", 7) | {"status": "PAID"}, VersionedItem)

@@ -92,6 +92,7 @@ class AsyncVersionedTable(VersionedWrites):
     get = awaitable(VersionedTable.get)
     save = awaitable(VersionedTable.save)
     update = awaitable(VersionedTable.update)
+    add = awaitable(VersionedTable.add)
     delete = awaitable(VersionedTable.delete)
     upsert = awaitable(VersionedTable.upsert)
     query = of_pages(VersionedTable.query)

@@ -351,7 +351,15 @@ def _was_never_made(refused: Write, found: Item | None) -> bool:
 
 def _sent_alone(writes: Sequence[Write]) -> Put | Update | Delete | None:
     """The single write that is sent without a transaction, and so without a token. None: a transaction."""
-    return writes[0] if len(writes) == 1 and not isinstance(writes[0], Check) else None
+    if len(writes) != 1:
+        return None
+    match writes[0]:
+        case Check():
+            return None
+        case Update(return_new=False) as update if update.accumulates:
+            return None
+        case write:
+            return write
 
 
 _METHODS = {Put: "put_item", Update: "update_item", Delete: "delete_item"}

@@ -84,10 +84,11 @@ class Put(NamedTuple):
 class Update(NamedTuple):
     """Sets, removes and adds to attributes, or elements of their maps, if the condition holds. Others stay as they are.
 
-    `added` has numbers by attribute. In a transaction they are added once. Alone they may be added twice, if the answer
-    is lost and another write comes before the SDK's second try. `expected` is given if `values` has the item's next
-    version; `makes_version` if `added` counts it, whatever it was. With `return_new` the answer to an update that is
-    sent alone has the item as it is afterwards.
+    `added` has numbers by attribute, `appended` elements of lists, and `defaults` values of attributes that may be
+    missing. Alone, an update that adds or appends is sent as a transaction, which has one effect, however often the SDK
+    sends it. `expected` is given if `values` has the item's next version; `makes_version` if `added` counts it,
+    whatever it was. With `return_new` the answer has the item as it is afterwards, and the update is no transaction: if
+    the answer is lost, and another write comes before the SDK's second try, it may add twice.
     """
 
     key: Key
@@ -98,6 +99,13 @@ class Update(NamedTuple):
     expected: Expected | None = None
     return_new: bool = False
     makes_version: bool = False
+    appended: Mapping[str, list[Any]] = {}
+    defaults: Mapping[str, Any] = {}
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a second one does more than the first."""
+        return bool(self.added or self.appended)
 
 
 class Delete(NamedTuple):
@@ -230,7 +238,7 @@ def as_request(write: Write, write_id: str) -> dict[str, Any]:
 
 def _condition(write: Write, write_id: str) -> Condition | None:
     """The write's condition. An addition also asserts that it wasn't made yet: a second try would count twice."""
-    if not isinstance(write, Update) or not write.added:
+    if not isinstance(write, Update) or not write.accumulates:
         return write.condition
     not_yet = Condition("attribute_not_exists({}) OR {} <> []", (_mark(write), _mark(write)), (write_id,))
     return both(write.condition, not_yet)
@@ -241,6 +249,12 @@ def _update(update: Update, write_id: str, names: dict[str, str], values: dict[s
         f"{_name(path, names)}={_value(path, value, values)}"
         for path, value in {**update.values, _mark(update): write_id}.items()
     ]
+    for path, elements in update.appended.items():
+        name, none = _name(path, names), _value(path, [], values)
+        assigned.append(f"{name}=list_append(if_not_exists({name},{none}),{_value(path, elements, values)})")
+    for path, value in update.defaults.items():
+        name = _name(path, names)
+        assigned.append(f"{name}=if_not_exists({name},{_value(path, value, values)})")
     clauses = ["SET " + ",".join(assigned)]
     if isinstance(update.removed, str):
         raise TypeError(f"{update.key}: removed: expected names, got one text, {update.removed!r}: put it in a list")

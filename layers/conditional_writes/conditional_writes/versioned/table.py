@@ -5,7 +5,7 @@ of other writers. Writes that belong together go into one transaction: `write_to
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -207,6 +207,33 @@ class VersionedTable(VersionedWrites):
         update = Update(key, values | {self._version: version + 1}, both(still_same, when), removed, expected=expected)
         yield from steps(write_once)(self._client, [update], deadline_or_default(deadline))
         return version + 1
+
+    @blocking
+    def add(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        numbers: Mapping[str, int | Decimal] = {},
+        appended: Mapping[str, list[Any]] = {},
+        defaults: Mapping[str, Any] = {},
+        when: Condition | None = None,
+        deadline: Deadline | None = None,
+    ) -> Steps[None]:
+        """Adds to numbers, appends to lists, and sets the `defaults` that are missing, whatever the item's version is.
+
+        The item needn't be loaded, and may be missing, unless `when` says otherwise. The version grows, so that writers
+        who have loaded the item notice. It is one transaction: however often the SDK sends it, it is made once. So it
+        costs twice the write units of a save, and no read.
+
+        Raises Conflict if `when` doesn't hold, and ValueError for the key, the version or the library's attributes.
+        """
+        key = self.key(*key_values)
+        names = [*numbers, *appended, *defaults]
+        if not names or len({*names}) < len(names):
+            raise ValueError(f"{key}: expected attributes to add to, each once, got {names}")
+        self._check_removed(key, names, "add")
+        added = {self._version: 1, **numbers}
+        update = Update(key, {}, when, added=added, makes_version=True, appended=appended, defaults=defaults)
+        yield from steps(write_once)(self._client, [update], deadline_or_default(deadline))
 
     @blocking
     def delete(

@@ -184,14 +184,14 @@ class VersionedWrites:
         index = after.index if isinstance(after, VersionedItem) else None
         return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}), index)
 
-    def _check_removed(self, key: Key, removed: Collection[str]) -> None:
+    def _check_removed(self, key: Key, removed: Collection[str], doing: str = "removed") -> None:
         """Raises ValueError for names of what stays, TypeError for a name that is no text."""
         check_names(removed)
         staying = dict.fromkeys(dict(key.attributes), "part of the key") | {self._version: "the version"}
         for name in removed:
             whose = "the library's own attribute" if is_own(name) else staying.get(name)
             if whose:
-                raise ValueError(f"{key}: removed: {name} is {whose}, which stays")
+                raise ValueError(f"{key}: {doing}: {name} is {whose}, which stays")
 
     def _check_change(self, key: Key, before: Item | None, after: Item) -> None:
         """Raises ValueError if the key, the version or an attribute of the library was changed.
