@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +20,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
-from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
+from conditional_writes.models import Codec, Loaded, Misfit, ModelTable, UnfitModel
 from tests.support.new_tables import calls_of, index, new_table
 from tools.local_aws.server import Endpoint
 
@@ -422,3 +422,35 @@ def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> 
     with pytest.raises(Conflict):
         flights.save(saved.changed_to(flights.new(gate="B7", passengers=["bob"])))
     assert flights.get("TL1").model == flights.new(passengers=["ada"], gate="B7")
+
+
+# --- time to live -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Session:
+    flight_id: str
+    expires_at: datetime | None = None
+
+
+class SessionModel(pydantic.BaseModel):
+    flight_id: str
+    expires_at: datetime | None = None
+
+
+@pytest.mark.parametrize("model", [Session, SessionModel])
+def test_a_time_to_live_is_stored_in_seconds_and_loaded_as_a_time(dynamodb: Endpoint, table: str, model: Any) -> None:
+    sessions = Flights(dynamodb.client("dynamodb"), table, model, model, ttl="expires_at")
+    late = datetime(2026, 3, 1, 12, 30, 0, 750_000, timezone(timedelta(hours=2)))
+    saved = sessions.save(model(flight_id="TL1", expires_at=late))
+    assert sessions.stored() == {"flight_id": "TL1", "expires_at": 1_772_361_000, "version": 1}
+    assert sessions.must_load().model == saved.model == model(flight_id="TL1", expires_at=late.replace(microsecond=0))
+    assert sessions.save(sessions.must_load()).version == 2
+    sessions.save(sessions.must_load().changed_to(model(flight_id="TL1")))
+    assert sessions.stored() == {"flight_id": "TL1", "version": 3}
+    with pytest.raises(TypeError, match="expires_at is '2026-03-01T12:30:00', expected a datetime with its time zone"):
+        sessions.save(model(flight_id="TL2", expires_at=datetime(2026, 3, 1, 12, 30)))  # noqa: DTZ001
+    sessions.plant(expires_at="2026-03-01T10:30:00Z")  # as a program without `ttl` has written it
+    assert sessions.must_load().model.expires_at == late.replace(microsecond=0)
+    with pytest.raises(UnfitModel, match="has no field until, which was to be the time to live"):
+        Flights(dynamodb.client("dynamodb"), table, model, model, ttl="until")

@@ -21,7 +21,7 @@ class AsyncModelTable[Model](ModelWrites[Model]):
     Its parameters, its methods and their errors are those of `ModelTable`. `table` is an `AsyncVersionedTable`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (by name, all but the first two)
         self,
         client: Any,
         name: str,
@@ -29,9 +29,10 @@ class AsyncModelTable[Model](ModelWrites[Model]):
         model: type[Model] | Codec[Model],
         version: str = "version",
         checked: bool = True,
+        ttl: str | None = None,
     ) -> None:
         self.table = AsyncVersionedTable(client, name, *key_names, version=version, checked=checked)
-        super().__init__(self.table, model)
+        super().__init__(self.table, model, ttl)
 
     async def load(
         self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None

@@ -6,9 +6,10 @@ for type parameters, which Python 3.12 lacks, every `VersionedTable` in an annot
 """
 
 import functools
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_origin
 
@@ -66,11 +67,14 @@ class Misfit(ValueError):
 class ModelWrites[Model]:
     """A table's models, and the writes of them. `ModelTable` makes them, and `AsyncModelTable`."""
 
-    def __init__(self, table: VersionedWrites, model: type[Model] | Codec[Model]) -> None:
+    def __init__(self, table: VersionedWrites, model: type[Model] | Codec[Model], ttl: str | None) -> None:
         self._table, self._table_name, self._version = table, table._name, table._version
         self._model: type[Any] | None = None if isinstance(model, Codec) else get_origin(model) or model
         self._codec, self._fields = codec_of(model)
         self._tags = self._fields.tags if self._fields is not None else frozenset()
+        self._ttl = ttl
+        if ttl is not None and (self._fields is None or ttl not in self._fields.names):
+            raise UnfitModel(f"{self._table_name}: {self._name} has no field {ttl}, which was to be the time to live")
         for each in table._key_names:
             if self._fields is not None and each not in self._fields.names:
                 raise UnfitModel(
@@ -152,13 +156,24 @@ class ModelWrites[Model]:
         if not isinstance(item, dict):
             raise TypeError(f"{self._table_name}: `encode` returned {item!r}, expected an item")
         item.pop(self._version, None)
+        if self._ttl is not None and item.get(self._ttl) is not None:
+            item[self._ttl] = self._seconds(item[self._ttl])
         return item
+
+    def _seconds(self, text: Any) -> int:
+        """A time as DynamoDB's TTL has it. Raises TypeError for what is none, or has no offset from UTC."""
+        at = datetime.fromisoformat(text) if isinstance(text, str) else None
+        if at is None or at.tzinfo is None:
+            raise TypeError(f"{self._table_name}: {self._ttl} is {text!r}, expected a datetime with its time zone")
+        return math.floor(at.timestamp())
 
     def _decoded(self, key: Key, item: Item) -> Model:
         if self._fields is None or self._version in self._fields.names:
             item = {self._version: 0, **item}
         else:
             item = {name: value for name, value in item.items() if name != self._version}
+        if self._ttl is not None and isinstance(item.get(self._ttl), Decimal | int):
+            item = item | {self._ttl: datetime.fromtimestamp(int(item[self._ttl]), UTC).isoformat()}
         try:
             return self._codec.decode(item)
         except Unfit as error:
@@ -186,6 +201,9 @@ class ModelTable[Model](ModelWrites[Model]):
     changed is written as the model has it. If the model has a field with the version's name, it is filled with the
     version, 0 if there is none, and its value isn't saved.
 
+    `ttl` names a field with a datetime that is stored as DynamoDB's time to live: a number, in whole seconds since the
+    epoch. Fractions of a second are dropped, and it is loaded in UTC.
+
     A field that is None, or an empty set, is no attribute if that is its default. Elsewhere None is DynamoDB's NULL,
     and an empty set is an empty list, because DynamoDB has none.
 
@@ -193,7 +211,7 @@ class ModelTable[Model](ModelWrites[Model]):
     raises. A model that doesn't fit isn't written. Making the table raises UnfitModel if no item can be such a model.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (by name, all but the first two)
         self,
         client: "DynamoDBClient",
         name: str,
@@ -201,9 +219,10 @@ class ModelTable[Model](ModelWrites[Model]):
         model: type[Model] | Codec[Model],
         version: str = "version",
         checked: bool = True,
+        ttl: str | None = None,
     ) -> None:
         self.table = VersionedTable(client, name, *key_names, version=version, checked=checked)
-        super().__init__(self.table, model)
+        super().__init__(self.table, model, ttl)
 
     @blocking
     def load(
