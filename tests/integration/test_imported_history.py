@@ -14,8 +14,8 @@ import pytest
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.republish_requests import RepublishAccount, republish_event
-from tests.support.bodies import payment
-from tests.support.reconciling import Reconciled, mismatches
+from tests.support.bodies import payment, reverse
+from tests.support.reconciling import Reconciled, in_pages, mismatches
 from tools.local_aws.functions import Context, read_accounts, republish_outcomes
 from tools.local_aws.server import Endpoint
 from tools.teller.account_files import messages_from
@@ -64,11 +64,14 @@ def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_the_books_go_back_through_the_history(
-    ledger: Reconciled, aws: Endpoint, dynamodb: Endpoint, tmp_path: Path
+    ledger: Reconciled, aws: Endpoint, dynamodb: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = imported(tmp_path)
     ledger.post(*bodies, *bodies, payment("t-1", 200), payment("c-3", -1))
+    ledger.post(reverse("r-1", "0.5", "alice", "c-2"))
     assert mismatches(ledger.run(whole=True)) == ""
+    in_pages(ledger, monkeypatch)  # the first page has the history, the second one begins with the import
+    assert mismatches(ledger.run(1, whole=True)) == ""
     [letter] = ledger.dead_letters()
     assert "'c-3' was used before on account 'alice'" in letter.reason
     read = read_accounts(dynamodb, ledger.tables).lambda_handler
@@ -77,7 +80,7 @@ def test_the_books_go_back_through_the_history(
         return read({"read": kind, "account_id": "alice"} | fields, Context(60))
 
     account = answer("account")
-    assert (account["balance"], account["held"], account["version"]) == ("-500.5", "5", 5)
+    assert (account["balance"], account["held"], account["version"]) == ("-500", "5", 6)
     entries = answer("statement", from_version=1)["entries"]
     found = [(e["request"]["type"], e["amount"], e["balance_after"]) for e in entries]
     assert found == [
@@ -86,15 +89,16 @@ def test_the_books_go_back_through_the_history(
         ("historic_transaction", "-800", "-700.5"),
         ("import_account", "-700.5", "-700.5"),
         ("transaction", "200", "-500.5"),
+        ("reverse", "0.5", "-500"),
     ]
     assert entries[0]["posted_at"] == "2024-05-01T08:00:00.000+00:00"
     assert entries[0]["request"]["metadata"] == {"branch": "7"}
     balances = {"2024-05-01T07:00:00Z": None, "2024-06-01T00:00:00Z": "99.5", "2026-01-01T00:00:00Z": "-700.5"}
     assert {at: answer("balance", at=at)["balance"] for at in balances} == balances
     republished = republish_outcomes(aws, ledger.tables, dynamodb).lambda_handler(
-        republish_event(RepublishAccount(account_id="alice", from_version=1, to_version=5)), Context(150)
+        republish_event(RepublishAccount(account_id="alice", from_version=1, to_version=6)), Context(150)
     )
-    assert republished == {"published": 2, "dead_lettered": 0, "missing_versions": [], "next": []}
+    assert republished == {"published": 3, "dead_lettered": 0, "missing_versions": [], "next": []}
 
 
 WRONG: list[tuple[Callable[[Reconciled], None], str]] = [
