@@ -345,6 +345,28 @@ def test_a_damaged_entry_goes_to_the_dead_letter_queue_and_once_mended_its_lette
     assert bank.events() == {"alice#2": whole["alice#2"]}
 
 
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_an_entry_that_is_not_as_it_was_sealed_is_published_again_when_it_is_mended(
+    bank: Republished, limit: int
+) -> None:
+    """From its own version on, too: the entry before it is read with the page, of which each has so many entries."""
+    bank.index.limits = {"index": limit}
+    bank.post_hourly(opening(), *payments(4))
+    whole, sound = bank.publish(), bank.entry("t-2")
+    bank.change_entry("t-2", amount=1_000)
+    wrong = {"BROKEN_SEAL": "its seal doesn't follow from it and the entry before: one of them was changed"}
+    for request, others in (({}, (1, 2, 4, 5)), ({"from_version": 3}, (4, 5)), ({"to_version": 3}, (1, 2))):
+        assert bank.republish(account_id="alice", **request) == done(len(others), dead_lettered=1)
+        assert bank.events().keys() == ids("alice", *others)
+        [letter] = bank.unpublished()
+        assert {letter.attributes["reason_code"]: letter.reason} == wrong
+    bank.put_entry(sound)
+    assert bank.republish(**json.loads(letter.body)["republish"]) == done(1)
+    assert bank.events() == {"alice#3": whole["alice#3"]}
+    bank.change_entry("t-2", seal="0" * 43)
+    assert bank.republish(account_id="alice") == done(3, dead_lettered=2), "and the one after it can't be checked"
+
+
 def test_an_entry_that_is_gone_is_missing_by_its_version(bank: Republished) -> None:
     bank.post_hourly(opening(), *payments(4))
     bank.delete_entry("t-2")

@@ -39,6 +39,8 @@ class UnpublishedCode(StrEnum):
     """The item is no journal entry: another program wrote or damaged it, or a later release of Teller wrote it."""
     EVENT_REFUSED = "EVENT_REFUSED"
     """EventBridge doesn't take the event."""
+    BROKEN_SEAL = "BROKEN_SEAL"
+    """The entry that is to be published again isn't as it was sealed, or the one before it isn't."""
     ENTRY_CHANGED = "ENTRY_CHANGED"
     """A journal entry was overwritten. Teller never does that."""
     ENTRY_REMOVED = "ENTRY_REMOVED"
@@ -52,6 +54,11 @@ LARGEST_LETTER = 250_000
 class _Unpublishable(NamedTuple):
     reason_code: UnpublishedCode
     reason: str
+
+
+_UNSEALED = _Unpublishable(
+    UnpublishedCode.BROKEN_SEAL, "its seal doesn't follow from it and the entry before: one of them was changed"
+)
 
 
 class ChangedEntry(NamedTuple):
@@ -79,6 +86,12 @@ class ChangedEntry(NamedTuple):
         return cls(ids, body, why)
 
 
+class UnsealedEntry(NamedTuple):
+    """An item of the journal whose seal doesn't follow from it and the entry before."""
+
+    item: Item
+
+
 class Published(NamedTuple):
     """The results of entries, in their order: None, or why an entry must be published again.
 
@@ -101,8 +114,8 @@ class OutcomePublisher(NamedTuple):
     queue_client: "SQSClient"
     dead_letter_queue_url: str
 
-    def publish(self, items: Sequence[Item | ChangedEntry], deadline: Deadline) -> Published:
-        """Publishes the entries in items of the journal, until the deadline. A changed entry is dead-lettered.
+    def publish(self, items: Sequence[Item | ChangedEntry | UnsealedEntry], deadline: Deadline) -> Published:
+        """Publishes the entries in items of the journal, until the deadline. Changed and unsealed ones are dead.
 
         If the function dies, or a request gets no answer, an event may have been published: it is published again.
         An entry's dead letter waits for the entries before it: a stream brings all entries again from the first that
@@ -148,10 +161,12 @@ class _Entry(Struct):
     failure: str | None = None
 
     @classmethod
-    def of(cls, item: Item | ChangedEntry) -> Self:
+    def of(cls, item: Item | ChangedEntry | UnsealedEntry) -> Self:
         if isinstance(item, ChangedEntry):
             logger.error("a journal entry was changed: %s: %s: %s", item.ids, *item.why)
             return cls(item, unpublishable=item.why)
+        if isinstance(item, UnsealedEntry):
+            return cls(item.item, unpublishable=_UNSEALED)
         try:
             return cls(item, event=outcome_event(item))
         except NotAJournalEntry as error:

@@ -2,10 +2,11 @@
 
 An invocation works until its deadline, or until it has published MOST_PUBLISHED. Its answer has the requests that are
 left. An entry of each version in the range, up to the account's own, is published, or goes to the dead-letter queue, or
-the version is named.
+the version is named. An entry is published if its seal follows from it and the entry before, or if that one is missing.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from conditional_writes.core.client import CONNECTIONS, SLOWEST_CALL_SECONDS
 from ledger.account_pages import AccountsInTurn
 from ledger.account_reading import Answer, ErrorCode, RequestRefused, account_in, answer_or_error, read_account
 from ledger.core.accounts import Account
+from ledger.core.journal import entry_from_item, seal_of
 from ledger.core.republish_requests import (
     RepublishAccount,
     RepublishAccounts,
@@ -25,7 +27,7 @@ from ledger.core.republish_requests import (
 from ledger.core.transaction_types import HISTORIC
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, JournalVersions
-from ledger.outcome_publisher import OutcomePublisher, Published
+from ledger.outcome_publisher import OutcomePublisher, Published, UnsealedEntry
 from ledger.tables import LedgerTables
 from workers.parallel import in_parallel
 
@@ -142,14 +144,14 @@ class _Work:
         """Publishes the account's entries of the request, page by page. Raises RequestRefused."""
         left: RepublishAccount | None = request
         try:
-            versions = self._versions(account, request)
+            versions, before = self._versions(account, request), None
             while versions:
                 left = RepublishAccount(
                     account_id=account.account_id, from_version=versions[0], to_version=versions[-1]
                 )
                 if self.is_over:
                     break
-                versions = self._publish_page(account.account_id, versions)
+                versions, before = self._publish_page(account.account_id, versions, before)
             else:
                 left, self.is_begun = None, True
         except _NeedsMore:
@@ -175,30 +177,41 @@ class _Work:
             self._end_unless_alone()
         return range(begin.before + 1, end.after)
 
-    def _publish_page(self, account_id: str, versions: range) -> range:
-        """Publishes the first of the versions. Returns the others: if an entry isn't published, from its version on."""
-        page = self.journal.page(account_id, versions[0], versions[-1], self.until, self.most_table_pages)
+    def _publish_page(
+        self, account_id: str, versions: range, before: Sequence[Item] | None
+    ) -> tuple[range, Sequence[Item]]:
+        """Publishes the first of the versions. `before` are the entries of the version before; None: it reads them.
+
+        Returns the other versions, and the entries before them: if an entry isn't published, from its version on.
+        """
+        first = max(1, versions[0] - 1) if before is None else versions[0]
+        page = self.journal.page(account_id, first, versions[-1], self.until, self.most_table_pages)
+        if page.through < versions[0]:
+            return versions, page.items
+        known, wanted = [*(before or ()), *page.items], [item for item in page.items if _number(item) >= versions[0]]
         if not page.is_certain:
             self._end_unless_alone()
             if page.index_error:
                 raise page.index_error
-        missing = ranges_of(page.missing)
+        missing = ranges_of(version for version in page.missing if version >= versions[0])
         through = page.through if len(missing) <= MOST_RANGES else missing[MOST_RANGES][0] - 1
-        if page.is_certain and not page.items:
+        if page.is_certain and not wanted:
             through = self._before_next_entry(account_id, range(through + 1, versions.stop))
             missing = [range(versions[0], through + 1)]
-        items = [item for item in page.items if item["account_version"] <= through and not _is_historic(item)]
-        published = self.publisher.publish(items, self.deadline)
+        items = [item for item in wanted if _number(item) <= through and not _is_historic(item)]
+        seals = _seals(known)
+        checked = [item if _is_sealed(item, seals) else UnsealedEntry(item) for item in items]
+        published = self.publisher.publish(checked, self.deadline)
         for item, reason in zip(items, published.failures, strict=True):
             if reason:
-                through, self.trouble = int(item["account_version"]) - 1, NotPublished(reason)
+                through, self.trouble = _number(item) - 1, NotPublished(reason)
                 break
         self.published.append(published)
         if through >= versions[0]:
             self.is_begun = True
-        known = [each for each in missing if each[0] <= through]
-        self._name(account_id, known, NO_ENTRY if page.is_certain else NOT_FOUND)
-        return range(through + 1, versions.stop)
+        named = [each for each in missing if each[0] <= through]
+        self._name(account_id, named, NO_ENTRY if page.is_certain else NOT_FOUND)
+        return range(through + 1, versions.stop), [item for item in known if _number(item) == through]
 
     def _before_next_entry(self, account_id: str, versions: range) -> int:
         """The version before the first of these versions that the table has an entry of.
@@ -224,6 +237,28 @@ class _Work:
             ends = {"from_version": each[0], "to_version": each[-1]} if each else {}
             self.missing.append({"account_id": account_id, **ends, "reason": reason})
             self.is_begun = True
+
+
+def _number(item: Item) -> int:
+    return int(item["account_version"])
+
+
+def _seals(items: Iterable[Item]) -> Mapping[int, Set[str]]:
+    """By version: of a version there may be two entries. Before the first entry there is an empty one."""
+    seals = defaultdict[int, set[str]](set, {0: {""}})
+    for item in items:
+        seals[_number(item)].add(str(item.get("seal")))
+    return seals
+
+
+def _is_sealed(item: Item, seals: Mapping[int, Set[str]]) -> bool:
+    """Also an entry that can't be read, which the publisher names, and one without a known entry before it."""
+    try:
+        entry = entry_from_item(item)
+        before = seals.get(_number(item) - 1, ())
+        return not before or entry.seal in {seal_of(seal, entry) for seal in before}
+    except (KeyError, TypeError, ValueError):
+        return True
 
 
 def _is_historic(item: Item) -> bool:
