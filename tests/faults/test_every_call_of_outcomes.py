@@ -46,8 +46,12 @@ def test_each_outcome_is_heard_of(aws: Endpoint, dynamodb: Endpoint, way: str, i
 def test_what_cannot_be_published_is_in_the_dead_letter_queue_alone_whatever_call_fails(
     aws: Endpoint, dynamodb: Endpoint, way: str, inject: Inject
 ) -> None:
-    # The stream alone knows of an entry without a version: no reader finds it.
-    damaged = DAMAGED | ({"pay 12": ({"account_version": None}, "NOT_AN_ENTRY")} if way == "from the stream" else {})
+    """The stream alone knows of an entry without a version: no reader finds it. It doesn't know the entry before."""
+    damaged = DAMAGED | (
+        {"pay 12": ({"account_version": None}, "NOT_AN_ENTRY")}
+        if way == "from the stream"
+        else {"pay 7": (DAMAGED["pay 7"][0], "BROKEN_SEAL")}
+    )
     heard, dead = inject(WAYS[way](aws, dynamodb, MESSAGES, damaged, REFUSED, batch_size=15))
     assert len(dead) == len(damaged) + len(REFUSED)
     assert len(heard) == len(MESSAGES) + 2 - len(dead)

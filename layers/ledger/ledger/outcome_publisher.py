@@ -165,12 +165,12 @@ class _Entry(Struct):
         if isinstance(item, ChangedEntry):
             logger.error("a journal entry was changed: %s: %s: %s", item.ids, *item.why)
             return cls(item, unpublishable=item.why)
-        if isinstance(item, UnsealedEntry):
-            return cls(item.item, unpublishable=_UNSEALED)
+        entry = item.item if isinstance(item, UnsealedEntry) else item
         try:
-            return cls(item, event=outcome_event(item))
+            event = outcome_event(entry)
         except NotAJournalEntry as error:
-            return cls(item, unpublishable=_Unpublishable(UnpublishedCode.NOT_AN_ENTRY, str(error)))
+            return cls(entry, unpublishable=_Unpublishable(UnpublishedCode.NOT_AN_ENTRY, str(error)))
+        return cls(entry, unpublishable=_UNSEALED) if isinstance(item, UnsealedEntry) else cls(entry, event)
 
 
 def _hold_back(entries: Sequence[_Entry]) -> None:
