@@ -155,6 +155,24 @@ BREAKAGES = [
         "return (EntryId(self.account_id, self.of_transaction_id),)",
     ),
     Breakage(
+        "each account of a compound gives back what the named one got",
+        f"{LEDGER}/core/transaction_types/reverse.py",
+        "each if len(originals) > 2 else amount.copy_sign(each)",
+        "amount.copy_sign(each)",
+    ),
+    Breakage(
+        "in double entry a repetition of what had one side is refused",
+        f"{LEDGER}/fold.py",
+        "self._entry(transaction.home_entry_id)  # if",
+        "pass  # if",
+    ),
+    Breakage(
+        "the sums of a night have what is posted meanwhile",
+        f"{LEDGER}/core/turnovers.py",
+        "if found.since is not None and entry.outcome.posted_at >= self.as_of:",
+        "if False:",
+    ),
+    Breakage(
         "a resolved hold can be resolved again",
         f"{LEDGER}/core/transaction_types/hold_resolution.py",
         "holds = without_hold(account.open_holds, self.hold_id)",

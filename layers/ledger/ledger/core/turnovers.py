@@ -12,7 +12,7 @@ from ledger.core.journal import JournalEntry
 from ledger.core.money import WIDE, format_decimal
 from ledger.core.transaction_types import HISTORIC
 
-MOST_CURRENCIES = 500
+MOST_CURRENCIES = 200
 """In a report. Accounts of further ones are left out of it."""
 
 
