@@ -43,8 +43,10 @@ down:
 verify: setup
 	@.venv/bin/teller verify $(if $(STACK),--stack $(STACK))
 
+# All benchmarks, or those of NAMES, in an environment that has matplotlib, too: uv's, cached.
 bench: setup
-	@.venv/bin/python -m benchmarks
+	@.venv/bin/uv --system-certs run --quiet --no-project --python .venv/bin/python \
+	  --with-requirements benchmarks/requirements.txt python -m benchmarks $(NAMES)
 
 # Tests that take hours, or could go on for ever: every pair of faults, and a million entries; the properties with new and
 # more examples; the whole system at random for SOAK_SECONDS on each engine; the deployed stack with its functions killed;
@@ -94,7 +96,7 @@ check: setup
 
 # Pins the newest versions that the requirements.in files allow, with the hashes of their files on PyPI.
 lock: setup
-	for folder in layers/dependencies tests tools/local_aws tools/release; do \
+	for folder in benchmarks layers/dependencies tests tools/local_aws tools/release; do \
 	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --generate-hashes \
 	    --no-header --no-emit-index-url --no-emit-find-links $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
 	done

@@ -1,7 +1,8 @@
-"""`make bench` runs all benchmarks one after another; `python -m benchmarks counted` runs the named ones."""
+"""`make bench` runs all benchmarks one after another; `make bench NAMES="counted costs"` runs the named ones."""
 
 import argparse
 import time
+from importlib.util import find_spec
 
 from rich.console import Console
 
@@ -34,7 +35,7 @@ BENCHMARKS = {
         "1 to 32 workers on one account, against stock Powertools, with a plot; and what quiet accounts notice",
     ),
     "mesh": (mesh.main, "1 to 40 workers on transfers among many hot accounts, in virtual time"),
-    "night": (night.main, "a night of the reconciliation, by the length of the history, with a plot"),
+    "night": (night.main, "a night of the reconciliation, by the length of the history"),
     "outcomes": (
         outcomes.main,
         "the time from a message to its event, with a plot, and what a million events cost, beside a pipe",
@@ -56,6 +57,8 @@ BENCHMARKS = {
     "tls": (tls.main, "CPU time of the first batch and of later ones over TLS, against stock Powertools"),
 }
 
+DRAWN = {"contention", "outcomes"}
+
 console = Console(highlight=False)
 
 
@@ -65,6 +68,8 @@ def main() -> None:
     names = arguments.parse_args().names or list(BENCHMARKS)
     if unknown := set(names) - BENCHMARKS.keys():
         arguments.error(f"unknown benchmark: {', '.join(unknown)}; expected {', '.join(BENCHMARKS)}")
+    if DRAWN.intersection(names) and not find_spec("matplotlib"):
+        arguments.error(f"{', '.join(sorted(DRAWN))} draw a plot, for which `make bench NAMES=…` has matplotlib")
     for number, name in enumerate(names, start=1):
         run, what = BENCHMARKS[name]
         console.print(f"[bold]{number} of {len(names)}  {name}[/]: {what}\n")

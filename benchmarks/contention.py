@@ -25,7 +25,6 @@ from benchmarks.half_hot import (
     Times,
 )
 from benchmarks.hot_account import Point
-from benchmarks.plot import draw
 from tools.local_aws.server import PROJECT, Endpoint
 
 WORKERS = (1, 2, 4, 8, 16, 32)
@@ -294,6 +293,8 @@ def main() -> None:
     series = {
         name: [middle_point(results.hot[Case(*line, workers)]) for workers in WORKERS] for name, line in LINES.items()
     }
+    from benchmarks.plot import draw  # noqa: PLC0415 (`make bench` alone has matplotlib)
+
     draw(series, TITLE, PICTURE)
     console.print(f"Drawn in {PICTURE.relative_to(PROJECT)}")
 

@@ -320,7 +320,7 @@ _SHORT = {"invocations": "invo-\ncations", "GB-seconds": "GB-s"}
 
 
 def draw(times: Mapping[str, Sequence[Heard]]) -> None:
-    from benchmarks.plot import draw_distributions  # noqa: PLC0415 (a test of the counts needs no matplotlib)
+    from benchmarks.plot import draw_distributions  # noqa: PLC0415 (`make bench` alone has matplotlib)
 
     title = "Time from a message to its event, and its parts, on the local AWS: the share of messages within it"
     draw_distributions({load: _by_part(heard) for load, heard in times.items()}, title, PICTURE)

@@ -20,7 +20,7 @@ from tests.support.reporting import Say
 
 MANY = 20
 """The number of violations after which the search ends."""
-SAMPLED_EVERY = 15
+SAMPLED_EVERY = 10
 RUNS = 5
 """Of a case, until its fault is injected: a run may make a call less than the run before."""
 
@@ -38,7 +38,7 @@ def injections(
 
 
 def sampled(cases: Sequence[tuple[int, Fault]], start: int = 0) -> list[tuple[int, Fault]]:
-    """A fifteenth of the cases, the same each time: each fault at every fifteenth call, with a start of its own."""
+    """A tenth of the cases, the same each time: each fault at every tenth call, with a start of its own."""
     chosen = []
     for number, fault in enumerate(Fault, start):
         of_this = [case for case in cases if case[1] is fault]
