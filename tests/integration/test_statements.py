@@ -16,7 +16,19 @@ from conditional_writes import DeadlinePassed
 from ledger import statements
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, timestamp
 from tests.checkers.statement_oracle import Journal
-from tests.support.bodies import Body, closing, freeze, hold, opening, payment, post_hold, reverse, transfer, void_hold
+from tests.support.bodies import (
+    Body,
+    closing,
+    compound,
+    freeze,
+    hold,
+    opening,
+    payment,
+    post_hold,
+    reverse,
+    transfer,
+    void_hold,
+)
 from tests.support.histories import (
     HOUR,
     INDEXES,
@@ -171,6 +183,16 @@ def test_a_transfer_that_was_reversed_says_so_on_both_accounts(bank: Read) -> No
         assert (answer["entry"]["home_account_id"], answer["entry"]["transaction_id"]) == ("alice", "t-1")
     reversal = bank.read("transaction", "bob", transaction_id="r-1")["entry"]["reversal"]
     assert reversal == {"number": 1, "reversed_after": "10", "other_account_ids": ["alice"]}
+
+
+def test_of_a_compound_that_was_reversed_each_account_says_what_was_its_own(bank: Read) -> None:
+    back = reverse("r-1", None, "bob", "c-1", of_account_id="alice")
+    bank.post(OPENING, opening("bob"), opening("fees"), compound("c-1", alice=-30, bob=28, fees=2), back)
+    for name, amount in (("alice", "30"), ("bob", "28"), ("fees", "2")):
+        answer = bank.read("transaction", name, transaction_id="c-1", home_account_id="alice")
+        assert answer["reversed"] == {"amount": amount, "number": 1, "reversed_by": "r-1"}
+        of = bank.read("transaction", name, transaction_id="r-1", home_account_id="bob")["entry"]["reversal"]
+        assert (of["reversed_after"], sorted([*of["other_account_ids"], name])) == (amount, ["alice", "bob", "fees"])
 
 
 # --- pages --------------------------------------------------------------------------------------------------
