@@ -18,6 +18,7 @@ from tests.support.bodies import (
     openings,
     payment,
     post_hold,
+    rate,
     reverse,
     transfer,
 )
@@ -119,6 +120,23 @@ def test_a_nights_report_has_what_came_in_and_went_out_and_it_equals_the_balance
     }
     assert nights.run(2, whole=True)["trial_balance"]["currencies"] == report["trial_balance"]["currencies"]
     assert mismatches(report) == ""
+
+
+def test_pools_are_the_outside_world_and_get_the_interest(nights: Reconciled) -> None:
+    nights.double_entry = True
+    pools = [opening(name, shards=4) for name in ("outside", "interest")]
+    paid = [transfer(f"in-{name}", 10, "outside", name) for name in ("alice", "bob", "fees")]
+    nights.post_at(BEFORE, *pools, opening("erin", -100), rate(account_id="erin"))
+    nights.post_at(BEFORE, *paid, transfer("t-9", 90, "erin", "outside"), IMPORT | {"from_account_id": "outside"})
+    nights.post_at(DURING - timedelta(minutes=9), interest(account_id="erin", to_account_id="interest"))
+    report = nights.run()
+    assert mismatches(report) == ""
+    assert report["trial_balance"]["currencies"]["EUR"] == {"came_in": "100.5", "went_out": "100.5", "balances": "0"}
+    books = nights.books
+    assert violations(books) == []
+    assert books.accounts["erin"].interest.due == 0
+    shards = [each for name, each in books.accounts.items() if name.endswith(":interest")]
+    assert sum(shard.balance for shard in shards) == -90 - books.accounts["erin"].balance > 0
 
 
 def test_in_double_entry_a_planted_entry_with_one_side_is_found_by_the_nightly_check(nights: Reconciled) -> None:

@@ -35,6 +35,7 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
 
     door = Door.ADMINISTRATION
     account_fields = ("account_id", "to_account_id")
+    pool_fields = ("to_account_id",)
     job_prefix = f"{TELLERS_OWN}overdraft-interest-"
 
     until: Time
