@@ -8,7 +8,7 @@ from unittest import mock
 
 import boto3
 import pytest
-from botocore.exceptions import EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
 from conditional_writes import Deadline, Plan, write
@@ -148,6 +148,10 @@ def test_a_request_has_ten_messages_and_as_many_bytes_as_each_service_takes(outb
 # --- what comes again, and what is dead ----------------------------------------------------------------------
 
 
+def again(record: dict[str, Any]) -> dict[str, Any]:
+    return {"batchItemFailures": [{"itemIdentifier": record["dynamodb"]["SequenceNumber"]}]}
+
+
 def failing(outbox: Outbox, *, times: int, entries: Callable[[Any], list[Any]] | None = None) -> Any:
     """The first requests to SQS fail: without an answer, or each of these `entries` by an internal error."""
     client, left = outbox.clients["sqs"], [times]
@@ -175,19 +179,36 @@ def test_messages_that_failed_are_sent_again_and_the_others_are_not(outbox: Outb
     assert sorted(each["order_id"] for each in outbox.sent("orders")) == ["o-1", "o-2", "o-3"]
 
 
-def test_during_an_outage_the_first_record_comes_again_and_what_is_dead_behind_it_waits(outbox: Outbox) -> None:
-    outbox.commit("k-0")
-    outbox.commit("k-1", order(1))
-    outbox.commit("k-2", ToQueue(URL + "small", "x" * 2000))
-    [_, first, _] = outbox.event()["Records"]
-    with failing(outbox, times=1000):
-        assert outbox.publish() == {"batchItemFailures": [{"itemIdentifier": first["dynamodb"]["SequenceNumber"]}]}
+@pytest.mark.parametrize("finally_refused_first", [True, False])
+def test_a_record_comes_again_whole_if_one_of_its_messages_may_still_be_sent(
+    outbox: Outbox, *, finally_refused_first: bool
+) -> None:
+    messages = [ToQueue(URL + "small", "x" * 2000), order(1)]
+    outbox.commit("k-1", *(messages if finally_refused_first else messages[::-1]))
+    of_orders = lambda entries: [entry for entry in entries if "order_id" in entry["MessageBody"]]  # noqa: E731
+    with failing(outbox, times=1000, entries=of_orders):
+        assert outbox.publish(seconds=0) == again(*outbox.event()["Records"])
     assert outbox.sent("dead") == []
     assert outbox.publish() == DELIVERED
     assert (len(outbox.sent("orders")), len(outbox.sent("dead"))) == (1, 1)
 
 
+def test_during_an_outage_the_first_record_comes_again_and_what_is_dead_behind_it_waits(outbox: Outbox) -> None:
+    outbox.commit("k-0")
+    outbox.commit("k-1", order(1))
+    outbox.commit("k-2", ToQueue(URL + "small", "x" * 2000))
+    outbox.commit("k-3", order(3))
+    [_, first, *_] = outbox.event()["Records"]
+    with failing(outbox, times=1000):
+        assert outbox.publish() == again(first)
+    assert outbox.sent("dead") == []
+    assert outbox.publish() == DELIVERED
+    assert (len(outbox.sent("orders")), len(outbox.sent("dead"))) == (2, 1)
+
+
 def test_a_message_that_its_queue_refuses_is_dead_and_holds_up_no_other(outbox: Outbox) -> None:
+    outbox.commit("k-1")
+    outbox.engine.clock.advance(31 * 24 * 3600)  # the key is new again, and the stream has an old image, too
     outbox.commit("k-1", ToQueue(URL + "small", "x" * 2000), order(1))
     outbox.commit("k-2", ToQueue(URL + "small", "y"), order(2))
     assert outbox.publish() == DELIVERED
@@ -196,13 +217,96 @@ def test_a_message_that_its_queue_refuses_is_dead_and_holds_up_no_other(outbox: 
     [letter] = outbox.sent("dead")
     assert "Message is too long" in letter["reason"]
     assert letter["Records"][0]["dynamodb"]["NewImage"].keys() == {"id", "cw:write_id", "messages"}
+    assert "OldImage" not in letter["Records"][0]["dynamodb"]
+
+
+AGAIN, DEAD = "again", "dead"
+
+
+def error(code: str, status: int) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "SendMessageBatch")
+
+
+def failed(code: str, *, sender_fault: bool) -> dict[str, Any]:
+    return {"Failed": [{"Id": "0", "Code": code, "SenderFault": sender_fault}]}
+
+
+def unpublished(code: str) -> dict[str, Any]:
+    return {"FailedEntryCount": 1, "Entries": [{"ErrorCode": code, "ErrorMessage": "no"}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "at_first", "after_an_hour"),
+    [
+        (error("AccessDenied", 403), AGAIN, DEAD),
+        (error("Teapot", 400), AGAIN, DEAD),
+        (error("RequestThrottled", 403), AGAIN, AGAIN),
+        (error("Many", 429), AGAIN, AGAIN),
+        (error("InternalFailure", 500), AGAIN, AGAIN),
+        (EndpointConnectionError(endpoint_url=URL), AGAIN, AGAIN),
+        (failed("InvalidMessageContents", sender_fault=True), DEAD, DEAD),
+        (failed("KMS.DisabledException", sender_fault=True), AGAIN, DEAD),
+        (failed("KmsThrottled", sender_fault=True), AGAIN, AGAIN),
+        (failed("InternalError", sender_fault=False), AGAIN, AGAIN),
+        (unpublished("MalformedDetail"), DEAD, DEAD),
+        (unpublished("NotAuthorizedForSourceException"), AGAIN, DEAD),
+        (unpublished("ThrottlingException"), AGAIN, AGAIN),
+        (unpublished("InternalFailure"), AGAIN, AGAIN),
+    ],
+    ids=str,
+)
+def test_what_may_be_mended_comes_again_for_an_hour_and_what_goes_away_for_as_long_as_it_takes(
+    outbox: Outbox, answer: Any, at_first: str, after_an_hour: str
+) -> None:
+    is_bus = isinstance(answer, dict) and "Entries" in answer
+    outbox.commit("k-1", ToBus("shop", "shop", "Placed", {}) if is_bus else order())
+    [record] = outbox.event()["Records"]
+    service, send = ("events", "put_events") if is_bus else ("sqs", "send_message_batch")
+    dead, real = [], getattr(outbox.clients[service], send)
+
+    def answered(**request: Any) -> Any:
+        if request.get("QueueUrl") == URL + "dead":
+            return real(**request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    for expected, seconds in ((at_first, 0), (after_an_hour, PATIENCE_SECONDS + 1)):
+        outbox.engine.clock.advance(seconds)
+        with mock.patch.object(outbox.clients[service], send, answered):
+            assert outbox.publish(seconds=0) == (again(record) if expected == AGAIN else DELIVERED)
+        dead.append(DEAD if outbox.sent("dead") else AGAIN)
+        outbox.aws.sqs.queues["dead"].messages.clear()
+    assert dead == [at_first, after_an_hour]
+
+
+@pytest.mark.parametrize(("wrong", "sent", "dead"), [(1, 2, 1), (3, 0, 0)])
+def test_of_a_request_that_is_refused_the_message_at_fault_is_dead_alone(
+    outbox: Outbox, wrong: int, sent: int, dead: int
+) -> None:
+    """Unless the destination takes none of them: then it may be the one at fault."""
+    for number in range(3):
+        outbox.commit(f"k-{number}", ToTopic("arn:aws:sns:r:1:t", "wrong" if number < wrong else "right"))
+    published: list[str] = []
+
+    def publish_batch(TopicArn: str, PublishBatchRequestEntries: list[Any]) -> Any:  # noqa: N803 (SNS's names)
+        if any(entry["Message"] == "wrong" for entry in PublishBatchRequestEntries):
+            raise error("InvalidParameter", 400)
+        published.extend(entry["Message"] for entry in PublishBatchRequestEntries)
+        return {"Successful": []}
+
+    clients = outbox.clients | {"sns": mock.Mock(publish_batch=publish_batch)}
+    first = outbox.event()["Records"][0]
+    answer = Publisher(URL + "dead", clients.__getitem__).publish(outbox.event(), Context())
+    assert answer == (DELIVERED if dead else again(first))
+    assert (len(published), len(outbox.sent("dead"))) == (sent, dead)
 
 
 def test_a_dead_letter_is_the_event_that_sends_the_message_again(outbox: Outbox) -> None:
     outbox.commit("k-1", ToQueue(URL + "later", {"order_id": "o-1"}))
     [record] = outbox.event()["Records"]
-    again = {"batchItemFailures": [{"itemIdentifier": record["dynamodb"]["SequenceNumber"]}]}
-    assert outbox.publish() == again
+    assert outbox.publish() == again(record)
     outbox.engine.clock.advance(PATIENCE_SECONDS + 1)
     with failing(outbox, times=0):
         assert outbox.publish() == DELIVERED
@@ -218,9 +322,8 @@ def test_a_dead_letter_is_the_event_that_sends_the_message_again(outbox: Outbox)
 def test_a_record_comes_again_if_the_dead_letter_queue_does_not_take_it(outbox: Outbox) -> None:
     outbox.commit("k-1", ToQueue(URL + "small", "x" * 2000))
     [record] = outbox.event()["Records"]
-    again = {"batchItemFailures": [{"itemIdentifier": record["dynamodb"]["SequenceNumber"]}]}
     del outbox.aws.sqs.queues["dead"]
-    assert outbox.publish() == again
+    assert outbox.publish() == again(record)
 
 
 def test_messages_that_cannot_be_read_are_dead_and_a_stream_without_new_images_is_refused(outbox: Outbox) -> None:

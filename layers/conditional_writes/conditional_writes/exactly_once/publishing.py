@@ -23,9 +23,10 @@ MAXIMUM_ENTRIES, MAXIMUM_BYTES = 10, 262_144
 PATIENCE_SECONDS = 3600
 """A destination that refuses a message may be mended: the message waits so long, and all behind it. Then it is dead."""
 _OF_THE_EVENT = {"InvalidArgument", "MalformedDetail", "RedactionFailure"}
-"""EventBridge's codes that the same event always gets:
+"""EventBridge's codes that the same event always gets. Of the others InternalFailure and ThrottlingException go away:
 https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html"""
-_TOO_MANY_REQUESTS = 429
+_REFUSALS = {*range(400, 500)} - {429}
+"""HTTP's statuses of a request that isn't taken, but for too many requests."""
 
 logger = logging.getLogger(__name__)
 
@@ -149,9 +150,8 @@ def _request(client: Any, outgoing: Sequence[Outgoing]) -> list[_Failure | None]
     try:
         return list(_SENDING[type(outgoing[0].message)](client, outgoing))
     except ClientError as error:
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        is_throttling = status == _TOO_MANY_REQUESTS or "Throttl" in error.response["Error"]["Code"]
-        is_refusal = 400 <= status < 500 and not is_throttling
+        status = error.response["ResponseMetadata"].get("HTTPStatusCode")
+        is_refusal = status in _REFUSALS and not _is_throttling(error.response["Error"]["Code"])
         if is_refusal and len(outgoing) > 1:
             alone = [result for each in outgoing for result in _request(client, [each])]
             # If the destination takes the others, the fault is the message's own.
@@ -159,6 +159,10 @@ def _request(client: Any, outgoing: Sequence[Outgoing]) -> list[_Failure | None]
         return [_Failure(str(error), is_refusal)] * len(outgoing)
     except BotoCoreError as error:
         return [_Failure(str(error))] * len(outgoing)
+
+
+def _is_throttling(code: str) -> bool:
+    return "Throttl" in code
 
 
 def _to_queue(client: Any, outgoing: Sequence[Outgoing]) -> Iterator[_Failure | None]:
@@ -182,17 +186,14 @@ def _group(outgoing: Outgoing) -> dict[str, str]:
 
 
 def _of_batch(answer: Mapping[str, Any], number: int) -> Iterator[_Failure | None]:
+    """An answer of SQS's or SNS's. What is wrong with the key of an encrypted queue is the queue's fault."""
     failed = {
-        int(each["Id"]): _Failure(f"{each['Code']}: {each.get('Message', '')}", is_final=_is_about_the_message(each))
+        int(each["Id"]): _failure(
+            each, is_refusal=each["SenderFault"], is_final=not each["Code"].lower().startswith("kms")
+        )
         for each in answer.get("Failed", [])
     }
     return map(failed.get, range(number))
-
-
-def _is_about_the_message(failed: Mapping[str, Any]) -> bool:
-    """Not about its queue's key, or about too many messages: these are mended, or go away."""
-    is_mended = failed["Code"].lower().startswith("kms") or "Throttl" in failed["Code"]
-    return bool(failed["SenderFault"]) and not is_mended
 
 
 def _to_bus(client: Any, outgoing: Sequence[Outgoing]) -> Iterator[_Failure | None]:
@@ -202,9 +203,16 @@ def _to_bus(client: Any, outgoing: Sequence[Outgoing]) -> Iterator[_Failure | No
         for event, each in zip(events, outgoing, strict=True)
     ]
     for result in client.put_events(Entries=entries)["Entries"]:
-        code = result.get("ErrorCode")
-        reason = f"{code}: {result.get('ErrorMessage', '')}"
-        yield _Failure(reason, is_final=code in _OF_THE_EVENT) if code else None
+        if code := result.get("ErrorCode"):
+            each = {"Code": code, "Message": result.get("ErrorMessage")}
+            yield _failure(each, is_refusal=code != "InternalFailure", is_final=code in _OF_THE_EVENT)
+        else:
+            yield None
+
+
+def _failure(failed: Mapping[str, Any], *, is_refusal: bool, is_final: bool) -> _Failure:
+    is_refusal = is_refusal and not _is_throttling(failed["Code"])
+    return _Failure(f"{failed['Code']}: {failed.get('Message')}", is_refusal, is_refusal and is_final)
 
 
 _SENDING: Mapping[type, Callable[[Any, Sequence[Outgoing]], Iterator[_Failure | None]]] = {
