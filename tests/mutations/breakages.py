@@ -454,4 +454,22 @@ BREAKAGES = [
         "copy.copy(_handlers(*BUILTIN_HANDLERS))",
         "copy.copy(_handlers())",
     ),
+    Breakage(
+        "a root is put over another one of its run",
+        f"{LEDGER}/published_roots.py",
+        ', IfNoneMatch="*")',
+        ")",
+    ),
+    Breakage(
+        "the newest version of a root counts",
+        f"{LEDGER}/published_roots.py",
+        'for version in page.get("Versions", [])}',
+        'for version in reversed(page.get("Versions", []))}',
+    ),
+    Breakage(
+        "an entry is published again whatever its seal is",
+        f"{LEDGER}/republishing.py",
+        "return not before or entry.seal in {seal_of(seal, entry) for seal in before}",
+        "return not before or bool(entry.seal)",
+    ),
 ]

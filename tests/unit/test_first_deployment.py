@@ -29,6 +29,7 @@ OPTIONAL: list[dict[str, str]] = [
     *({name: arns[0]} for name, arns in ARNS.items()),
     {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11-22T18:00:00.000"},
     {"OutcomesArchiveDays": "30"},
+    {"LedgerRootsBucket": "roots-of-the-ledger"},
     {"PostTransactionsUrlState": "on", "PostTransactionsConcurrency": "100"},
     {"DeploymentPreference": "Canary10Percent5Minutes"},
     {"ReconcileState": "DISABLED", "InterestState": "DISABLED", "ExpireHoldsState": "DISABLED"},
