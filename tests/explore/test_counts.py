@@ -43,6 +43,7 @@ THREE_OF_FIVE = Scenario(
 SCENARIOS = [TWO_OF_SIX, THREE_OF_FIVE]
 
 
+@pytest.mark.exhaustive  # tests/unit/test_explore.py has smaller ones
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_all_orders_are_tried(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
     holds_in_every_order(scenario)

@@ -97,7 +97,7 @@ SHARDS_OF_A_HUNDRED = 48
 def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing() -> None:
     """In virtual time. When groups waited in the lines of all the accounts that they had lost, it was a quarter."""
     one, ten, slow = (
-        mesh.Run(mesh.mesh(50), workers, 500, latency=latency).result
+        mesh.Run(mesh.mesh(50), workers, 300, latency=latency).result
         for workers, latency in ((1, mesh.FAST), (10, mesh.FAST), (10, mesh.SLOW))
     )
     assert ten.per_second > 0.7 * one.per_second
@@ -203,7 +203,7 @@ def test_eight_holds_with_long_ids_fit_into_the_first_kilobyte_and_twenty_into_t
 
 def test_a_night_costs_the_day_and_the_whole_journals_of_a_thirtieth(aws: Endpoint) -> None:
     ledger = Ledger(aws, create_tables(aws, "counted-night"))
-    night.check(list(night.count_nights(aws, ledger, histories=(5, 16))))
+    night.check(list(night.count_nights(aws, ledger, histories=(3, 8))))
 
 
 def test_publishing_takes_an_event_for_each_entry_and_a_request_for_ten_of_a_batch(aws: Endpoint) -> None:

@@ -89,6 +89,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"sdist": next(folder.glob("*.tar.gz")), "wheel": next(folder.glob("*.whl"))}
 
 
+@pytest.mark.exhaustive
 def test_a_copy_elsewhere_makes_the_same_bytes(distributions: dict[str, Path], tmp_path: Path) -> None:
     copy = shutil.copytree(LIBRARY, tmp_path / "copied" / "library")
     run(*UV, "build", "--quiet", "--python", sys.executable, "--out-dir", tmp_path / "dist", copy)
