@@ -10,6 +10,7 @@ DIFFERENCES: dict[str, dict[str, str]] = {
         "test_a_batch_of_times_names_those_that_it_did_not_set": "sets any time",
         "test_a_batch_read_names_the_keys_that_it_has_left": "reads any number of bytes",
         "test_a_deleted_message_does_not_come_again": "refuses the receipt of a deleted message",
+        "test_a_functions_url_refuses_who_has_not_signed_or_with_another_key": "serves no function's URL",
         "test_a_message_has_its_attributes_ten_at_most": "takes any number of attributes",
         "test_a_message_is_hidden_for_twelve_hours_at_most[43201-False]": "hides a message for any time",
         "test_a_role_can_be_held_to_events_of_a_type[TransactionRefused-allowed]": _NO_CONDITIONS,

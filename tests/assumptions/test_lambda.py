@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import boto3
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from botocore.httpsession import URLLib3Session
 
 from tests.assumptions.conftest import rests_on
 from tests.assumptions.places import Place, queue, queue_arn
@@ -19,9 +24,9 @@ CODE = """
 import json, os, boto3, datetime, zoneinfo
 
 def handler(event, context):
-    if "time_zones" in event:
+    if "Records" not in event:
         noon = datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.timezone.utc)
-        return {name: str(noon.astimezone(zoneinfo.ZoneInfo(name)))[11:] for name in event["time_zones"]}
+        return {name: str(noon.astimezone(zoneinfo.ZoneInfo(name)))[11:] for name in event.get("time_zones", [])}
     sqs = boto3.client("sqs")
     for record in event["Records"]:
         sqs.send_message(QueueUrl=os.environ["TOLD"], MessageBody=json.dumps(record))
@@ -119,6 +124,25 @@ def test_the_messages_that_a_function_names_come_again_and_the_others_are_delete
         sqs.send_message(QueueUrl=polled.url, MessageBody=body)
     told = [(record["body"], record["attributes"]["ApproximateReceiveCount"]) for record in polled.records(3)]
     assert sorted(told)[:3] == [("again", "1"), ("again", "2"), ("done", "1")]
+
+
+@rests_on("https://docs.aws.amazon.com/lambda/latest/dg/urls-auth.html")
+def test_a_functions_url_refuses_who_has_not_signed_or_with_another_key(polled: Polled) -> None:
+    functions = polled.place.client("lambda")
+    assert "amazonaws.com" in functions.meta.endpoint_url, "it has no such address"
+    functions.create_function_url_config(FunctionName=polled.function, AuthType="AWS_IAM")
+    try:
+        url, own = functions.get_function_url_config(FunctionName=polled.function)["FunctionUrl"], boto3.Session()
+        region, keys = functions.meta.region_name, own.get_credentials().get_frozen_credentials()
+        statuses = []
+        for key in (keys, Credentials(keys.access_key, "another", keys.token), None):
+            request = AWSRequest("POST", url, {"Content-Type": "application/json"}, "{}")
+            if key:
+                SigV4Auth(key, "lambda", region).add_auth(request)
+            statuses.append(URLLib3Session().send(request.prepare()).status_code)
+        assert statuses == [200, 403, 403]
+    finally:
+        functions.delete_function_url_config(FunctionName=polled.function)
 
 
 @rests_on(PYTHON)

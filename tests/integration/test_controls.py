@@ -5,8 +5,21 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.checkers.books import violations
-from tests.support.bodies import freeze, hold, openings, payment, post_hold, reverse, transfer
-from tests.support.ledger import Ledger
+from tests.support.bodies import (
+    expire_hold,
+    freeze,
+    hold,
+    interest,
+    openings,
+    payment,
+    post_hold,
+    rate,
+    reverse,
+    set_limit,
+    transfer,
+    void_hold,
+)
+from tests.support.ledger import YEAR_2020, Ledger
 from tools.local_aws.functions import run_job
 from tools.local_aws.server import Endpoint
 
@@ -39,6 +52,38 @@ def test_a_freeze_that_ended_leaves_nothing_on_the_account_and_others_attributes
     assert not violations(ledger.books)
     ledger.change_account(frozen={"debits": "yes", "credits": True})
     assert ledger.returned(payment("t-4")), "nothing is decided on a damaged freeze"
+
+
+AFTER_A_FREEZE = {
+    "debit": (payment("debit", -1), "debits"),
+    "credit": (payment("credit"), "credits"),
+    "out": (transfer("out"), "debits"),
+    "in": (transfer("in", 1, "bob", "alice"), "credits"),
+    "refund": (reverse("refund", of_transaction_id="spent"), "credits"),
+    "claim": (reverse("claim", account_id="bob", of_transaction_id="gift"), "debits"),
+    "hold": (hold("hold"), "debits"),
+    "post": (post_hold("post"), "debits"),
+    "paid": (post_hold("paid", None, "bob", "h-4", to_account_id="alice"), "credits"),
+    "void": (void_hold("void", hold_id="h-2"), None),
+    "expire": (expire_hold("expire", hold_id="h-3", as_of="2020-01-05T00:00:00Z"), None),
+    "interest": (interest("interest", "2020-02-01T00:00:00+00:00"), None),
+    "forced": (payment("forced", -1, forced=True), None),
+    "limit": (set_limit("limit", -2000), None),
+}
+"""Transactions on alice's account, each with what must be frozen to stop it."""
+
+
+@pytest.mark.parametrize("frozen", ["debits", "credits"])
+def test_a_freeze_stops_what_its_page_says_and_nothing_else(ledger: Ledger, frozen: str) -> None:
+    gift, expires = transfer("gift", 50, "bob", "alice"), "2020-01-05T00:00:00Z"
+    holds = hold(), hold("h-2"), hold("h-3", expires_at=expires), hold("h-4", account_id="bob")
+    ledger.post_at(YEAR_2020, *openings("alice", "bob", limit=-1000), rate(), payment("spent", -200), gift, *holds)
+    later, messages = datetime(2020, 2, 2, tzinfo=UTC), [message for message, _ in AFTER_A_FREEZE.values()]
+    ledger.post_at(later, freeze(debits=frozen == "debits", credits=frozen == "credits"), *messages)
+    stopped = [by == frozen for _, by in AFTER_A_FREEZE.values()]
+    assert ledger.results(*AFTER_A_FREEZE) == ["ACCOUNT_FROZEN" if each else "POSTED" for each in stopped]
+    assert not violations(ledger.books)
+    assert mismatches(ledger) == 0
 
 
 def test_limits_and_forced_debits_are_replayed_as_they_were_decided(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -11,9 +12,13 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from tests.support.bodies import Body
+from tests.support.in_process import Aws
 from tests.support.ledger import Ledger
+from tools.local_aws.day import believable_day
 from tools.local_aws.functions import Context, post_transactions
 from tools.local_aws.server import Endpoint
+from tools.teller.message_files import queue_of
+from tools.teller.message_queues import MessageQueue
 
 CALLER = "AROAEXAMPLE:shop"
 PERIODS = ("day", "month")
@@ -152,11 +157,39 @@ def test_a_dry_run_says_what_the_outcome_would_be_and_writes_nothing(ledger: Led
     assert ledger.books == before
     wet = outcomes(function, *messages)
 
-    def without_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{name: value for name, value in outcome.items() if name != "posted_at"} for outcome in found]
-
     assert without_times(dry) == without_times(wet)
     assert without_times(outcomes(function, *messages, dry_run=True)) == without_times(wet)
+
+
+@pytest.mark.timeout(900)
+def test_of_a_days_messages_each_dry_run_says_the_outcome_that_follows(
+    ledger: Ledger, services: Aws, every_case: bool
+) -> None:
+    quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+    function = post_transactions(ledger.dynamodb, ledger.tables, ledger.locks_table, **quiet)
+    is_whole, said = every_case and ledger.dynamodb is ledger.aws, Counter[str]()
+    for body in believable_day(6_000 if is_whole else 300, accounts=200 if is_whole else 15):
+        services.engine.clock.sleep(60)  # DynamoDB forgets tokens after ten minutes
+        if queue_of(body.encode()) is MessageQueue.ADMINISTRATION:
+            ledger.post(body)
+        elif is_json(body):
+            [dry], [wet] = (without_times(outcomes(function, json.loads(body), dry_run=dry)) for dry in (True, False))
+            assert dry == wet
+            said[wet["state"]] += 1
+    assert said.keys() == {"posted", "rejected", "invalid", "waiting"}
+    assert said.total() > (5_000 if is_whole else 200), said
+
+
+def is_json(body: str) -> bool:
+    try:
+        json.loads(body, parse_constant=int)
+    except ValueError:
+        return False
+    return True
+
+
+def without_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in outcome.items() if name != "posted_at"} for outcome in found]
 
 
 def _lose_answers(function: ModuleType) -> None:
@@ -204,7 +237,13 @@ def test_the_url_takes_the_same_request_with_all_digits(ledger: Ledger, function
     for encoded in (False, True):
         status, answer = by_url(function, body, encoded=encoded)
         assert (status, states(answer["outcomes"])) == (200, ["posted"])
-    assert by_url(function, "junk") == (400, {"error": mock.ANY})
+    for other, reason in (
+        ("junk", "body: expected JSON"),
+        (json.dumps({"transactions": [PAYMENT] * 101}), "transactions: expected `array` of length <= 100"),
+        (json.dumps({"transactions": [PAYMENT], "more": "x" * 6_291_456}), "body: "),
+    ):
+        status, answer = by_url(function, other)
+        assert (status, answer["error"]["reason"][: len(reason)]) == (400, reason)
     for byte in (b"\xff", b"\xfe"):  # replaced by one character, both would be one id
         damaged = body.encode().replace(b"t-1", byte)
         assert by_url(function, damaged, encoded=True) == (400, {"error": mock.ANY})

@@ -753,6 +753,14 @@ def test_every_role_is_a_functions_or_the_schedules_and_every_policy_is_of_these
         assert {role["Ref"] for role in policy["Roles"]} <= roles.keys()
 
 
+def test_the_functions_url_takes_signed_requests_alone_and_no_permission_lets_others_in() -> None:
+    assert resources("AWS::Lambda::Url") == {}
+    [url] = resources("AWS::Lambda::Url", PostTransactionsUrlState="on").values()
+    assert url["AuthType"] == "AWS_IAM"
+    permissions = resources("AWS::Lambda::Permission", PostTransactionsUrlState="on").values()
+    assert all(named(each["FunctionName"]) != "PostTransactionsFunction" for each in permissions)
+
+
 OUTPUTS = """
 TransactionsQueueUrl TransactionsDeadLetterQueueUrl AdministrationQueueUrl AdministrationDeadLetterQueueUrl
 ProfilesQueueUrl ProfilesDeadLetterQueueUrl OutcomesBusName
