@@ -48,6 +48,7 @@ COLUMNS = {
 BUCKETS, BUCKET_BYTES, MOST_BUCKETS = 64, 2**26, 400
 """As many buckets as files that DynamoDB imports. A process has one bucket's rows as ids in memory."""
 SENT_BY = "teller import --history"
+POSTED = str(Status.POSTED)
 
 
 class HistoricRow(msgspec.Struct, array_like=True, gc=False):
@@ -307,7 +308,7 @@ def _entry(row: HistoricRow, account: _Account | None, name: str, now: str) -> J
         raise InvalidMessage(f"balance_after: expected {format_decimal(balance)}, got {row.balance_after}")
     account.version, account.balance, account.posted_at = account.version + 1, balance, posted_at
     currency = account.row.currency
-    outcome = Outcome(Status.POSTED, None, message.amount, balance, account.version, posted_at, currency)
+    outcome = Outcome(POSTED, None, message.amount, balance, account.version, posted_at, currency)
     sender = Sender(Sent(SENT_BY, f"{name}, line {row.line}", posted_at))
     request = message.canonical_payload()
     entry = JournalEntry(row.account_id, row.account_id, row.transaction_id, request, outcome, sender, RULES)
@@ -354,12 +355,6 @@ def _in_dynamodb(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(value: Any) -> dict[str, Any]:
-    match value:
-        case str():  # a status
-            return {"S": value}
-        case dict():
-            return {"M": _in_dynamodb(value)}
-        case int():
-            return {"N": str(value)}
-        case _:
-            return {"N": format_decimal(value)}
+    if type(value) is Decimal:
+        return {"N": format_decimal(value)}
+    return {"M": _in_dynamodb(value)} if type(value) is dict else {"N": str(value)}
