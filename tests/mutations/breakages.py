@@ -169,7 +169,7 @@ BREAKAGES = [
     Breakage(
         "the sums of a night have what is posted meanwhile",
         f"{LEDGER}/core/turnovers.py",
-        "if found.since is not None and entry.outcome.posted_at >= self.as_of:",
+        "if since is not None and entry.outcome.posted_at >= self.as_of:",
         "if False:",
     ),
     Breakage(

@@ -73,12 +73,12 @@ class Turnovers(NamedTuple):
         return Turnovers(as_of, self.total, Turnover() if last_posted_at < as_of else None)
 
     def with_entries(self, entries: Iterable[JournalEntry]) -> "Turnovers":
-        found = self
+        total, since = self.total, self.since
         for entry in entries:
-            found = found._replace(total=found.total.with_entry(entry))
-            if found.since is not None and entry.outcome.posted_at >= self.as_of:
-                found = found._replace(since=found.since.with_entry(entry))
-        return found
+            total = total.with_entry(entry)
+            if since is not None and entry.outcome.posted_at >= self.as_of:
+                since = since.with_entry(entry)
+        return Turnovers(self.as_of, total, since)
 
     def as_item(self) -> dict[str, Any]:
         since = self.since.as_item() if self.since is not None else None
