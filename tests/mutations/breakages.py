@@ -246,6 +246,18 @@ BREAKAGES = [
         "        return max(8, most)\n",
     ),
     Breakage(
+        "a flood of waiting messages comes back together",
+        f"{WORKERS}/redelivery.py",
+        "SKIPPED_BY_A_FLOOD if len(waiting) >= FLOOD else 0",
+        "0",
+    ),
+    Breakage(
+        "the night's own messages delay payments",
+        f"{LEDGER}/sending_job.py",
+        ", group_id=self.group)",
+        ")",
+    ),
+    Breakage(
         "a dead message that wasn't sent to the dead-letter queue is acknowledged",
         f"{WORKERS}/dead_letters.py",
         '            message.disposition = Again(f"{why}; {disposition.code}: {disposition.reason}")\n',
