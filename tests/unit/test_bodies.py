@@ -16,7 +16,7 @@ from conditional_writes import Deadline, Item, dynamodb_client, key
 from conditional_writes.core import prepared, reading
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.reading import read_once, read_one
-from conditional_writes.versioned import queries
+from conditional_writes.versioned import Pages, queries
 from tests.support.answers import answer
 from tests.unit.test_handed_back import items
 
@@ -57,12 +57,7 @@ def read(answers: Answers) -> Item | None:
 
 
 def read_page(operation: queries.Operation) -> Callable[[Answers], Any]:
-    def read_it(answers: Answers) -> Any:
-        request: dict[str, Any] = {"TableName": "Orders"}
-        page = queries.page_of(answers.client, operation, request, Deadline.after(10))
-        return [*queries.items_of(page)], queries.following_of(request, page)
-
-    return read_it
+    return lambda answers: Pages(answers.client, operation, {"TableName": "Orders"}, None, dict).page()
 
 
 def read_some(answers: Answers) -> Any:
@@ -126,8 +121,7 @@ def key_alone(attributes: dict[str, Any]) -> Item:
     return from_dynamodb(attributes)
 
 
-@pytest.mark.parametrize("operation", READS)
-@given(data=st.data())
+@given(operation=st.sampled_from([*READS]), data=st.data())
 def test_any_items_are_read_as_botocore_and_boto3_read_them(
     answers: Answers, operation: str, data: st.DataObject
 ) -> None:
@@ -173,8 +167,7 @@ def places(found: Any) -> list[tuple[Any, Any]]:
     return [place for name, element in elements for place in [(found, name), *places(element)]]
 
 
-@pytest.mark.parametrize("operation", READS)
-@given(data=st.data())
+@given(operation=st.sampled_from([*READS]), data=st.data())
 def test_what_dynamodb_never_sends_is_left_to_botocore(answers: Answers, operation: str, data: st.DataObject) -> None:
     found = answer_with(operation, [SOME, SOME])
     container, name = data.draw(st.sampled_from(places(found)))
