@@ -126,6 +126,13 @@ def test_an_account_is_imported_after_its_own_history(ledger: Reconciled, tmp_pa
     assert mismatches(ledger.run(whole=True)) == "alice: wrong request; bob: entries twice"
 
 
+def test_a_history_that_nobody_has_is_missing(ledger: Reconciled, tmp_path: Path) -> None:
+    [body] = [body for body in imported(tmp_path) if "alice" in body]
+    history = {"version": "999999999", "seal": "x" * 43}
+    ledger.post(json.dumps(json.loads(body) | {"account_id": "dave", "history": history}))
+    assert mismatches(ledger.run(whole=True)) == "dave: missing entry"
+
+
 def row(old: str, new: str) -> str:
     assert old in HISTORY
     return HISTORY.replace(old, new)
