@@ -356,7 +356,7 @@ def _sent_alone(writes: Sequence[Write]) -> Put | Update | Delete | None:
     match writes[0]:
         case Check():
             return None
-        case Update(return_new=False) as update if update.accumulates:
+        case Update() as update if update.counts_once:
             return None
         case write:
             return write

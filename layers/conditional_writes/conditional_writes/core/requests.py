@@ -86,9 +86,10 @@ class Update(NamedTuple):
 
     `added` has numbers by attribute, `appended` elements of lists, and `defaults` values of attributes that may be
     missing. Alone, an update that adds or appends is sent as a transaction, which has one effect, however often the SDK
-    sends it. `expected` is given if `values` has the item's next version; `makes_version` if `added` counts it,
-    whatever it was. With `return_new` the answer has the item as it is afterwards, and the update is no transaction: if
-    the answer is lost, and another write comes before the SDK's second try, it may add twice.
+    sends it, unless it `may_repeat`: then it costs half as much, and may add twice, if its answer is lost and another
+    write comes before the SDK's second try. With `return_new` the answer has the item as it is afterwards, so the
+    update is no transaction and may repeat. `expected` is given if `values` has the item's next version;
+    `makes_version` if `added` counts it, whatever it was.
     """
 
     key: Key
@@ -101,11 +102,16 @@ class Update(NamedTuple):
     makes_version: bool = False
     appended: Mapping[str, list[Any]] = {}
     defaults: Mapping[str, Any] = {}
+    may_repeat: bool = False
 
     @property
     def accumulates(self) -> bool:
         """Whether a second one does more than the first."""
         return bool(self.added or self.appended)
+
+    @property
+    def counts_once(self) -> bool:
+        return self.accumulates and not (self.return_new or self.may_repeat)
 
 
 class Delete(NamedTuple):

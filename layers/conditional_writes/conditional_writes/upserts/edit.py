@@ -225,6 +225,7 @@ class Edit:
             [path for path, value in changed.items() if value is MISSING],
             self.added | ({version_attribute: 1} if version_attribute else {}),
             makes_version=version_attribute is not None,
+            may_repeat=True,  # the count of bytes is an upper bound, and a version may grow by two
         )
 
     def _count_bytes(self, key: Key, values: dict[MapPath, Any]) -> None:
