@@ -1,5 +1,6 @@
 """Reads an account for a request. If there is no answer to the request, it is refused with a code and a reason."""
 
+import json
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from conditional_writes import Deadline, Item
 from conditional_writes.core.reading import read_one
 from ledger.core.accounts import Account, account_from_item
+from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.reason_codes import InvalidMessage
 from ledger.tables import LARGEST, LedgerTables
 
@@ -66,6 +68,16 @@ def account_in(item: Item) -> Account:
     if account.version >= LARGEST:
         raise unreadable("the account", ValueError(f"version: no account reaches {account.version}"))
     return account
+
+
+def entry_in(item: Item) -> JournalEntry:
+    """The entry in an item. Raises RequestRefused for an item that is none."""
+    try:
+        entry = entry_from_item(item)
+        json.dumps(entry.request)
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(f"entry {item['transaction_id']!r}", error) from None
+    return entry
 
 
 def unreadable(item: str, error: Exception) -> RequestRefused:

@@ -11,18 +11,26 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.reading import read, read_one
-from ledger.account_reading import Answer, ErrorCode, RequestRefused, answer_or_error, read_account, unreadable
+from ledger.account_reading import (
+    Answer,
+    ErrorCode,
+    RequestRefused,
+    answer_or_error,
+    entry_in,
+    read_account,
+    unreadable,
+)
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of, timestamp
 from ledger.core.holds import OpenHold
 from ledger.core.interest import Interest
-from ledger.core.journal import EntryId, JournalEntry, entry_from_item, entry_to_json
+from ledger.core.journal import EntryId, JournalEntry, entry_to_json
 from ledger.core.limits import AccountLimit
-from ledger.core.money import format_decimal
-from ledger.core.pools import LOWEST_LIMIT, Pool
+from ledger.core.money import format_decimal, sum_of
+from ledger.core.pools import LOWEST_LIMIT, Pool, on_shard, shards_of
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
     ReadAccount,
@@ -36,7 +44,7 @@ from ledger.core.refusal_record import refusal_from_item
 from ledger.core.reversals import reversed_from_item
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
-from ledger.pool_reading import shards_of, summed
+from ledger.pool_reading import PoolEntries, from_the_first_of, page_of, read_shards, summed
 from ledger.tables import LedgerTables
 
 if TYPE_CHECKING:
@@ -65,7 +73,7 @@ class AccountReader(NamedTuple):
         now = datetime.now(UTC)
         account = read_account(self.client, self.tables, request.account_id, deadline)
         if account.pool:
-            return self._of_pool(request, account, account.pool, deadline)
+            return self._of_pool(request, account, account.pool, now, deadline)
         match request:
             case ReadAccount():
                 return _account_json(account.at(timestamp(now)))
@@ -77,15 +85,75 @@ class AccountReader(NamedTuple):
                 return self._statement_by_times(request, account, now, deadline)
         raise AssertionError(request)
 
-    def _of_pool(self, request: ReadRequest, account: Account, pool: Pool, deadline: Deadline) -> Answer:
-        shards = shards_of(self.client, self.tables, account.account_id, pool, deadline)
-        if not isinstance(request, ReadAccount):
-            names = f", such as {shards[0].account_id!r}" if shards else ", of which none has entries yet"
-            sentence = f"account_id: {account.account_id!r} is a pool: read the statement of a shard{names}"
-            raise RequestRefused(ErrorCode.INVALID_REQUEST, sentence)
-        return _account_json(summed(account, shards)) | {
-            "pool": {"shards": pool.shards, "used": list(map(_shard_json, shards))}
+    def _of_pool(self, request: ReadRequest, account: Account, pool: Pool, now: datetime, deadline: Deadline) -> Answer:
+        shards = read_shards(self.client, self.tables, account.account_id, pool, deadline)
+        entries = PoolEntries(self._versions, [account, *shards], deadline)
+        match request:
+            case ReadAccount():
+                used = list(map(_shard_json, shards))
+                return _account_json(summed(account, shards)) | {"pool": {"shards": pool.shards, "used": used}}
+            case ReadBalance():
+                return self._balance_of_pool(request, entries, now)
+            case ReadStatement():
+                return self._statement_of_pool(request, entries, now)
+        raise AssertionError(request)
+
+    def _balance_of_pool(self, request: ReadBalance, entries: PoolEntries, now: datetime) -> Answer:
+        """The sum of the accounts' balances at the time. Nothing of it is known if that of one isn't."""
+        found = self._boundaries(entries, request.at)
+        is_certain = all(each.is_certain for each in found.values())
+        lasts = [last for each in found.values() if (last := _last_entry(each))] if is_certain else []
+        balances = sum_of(Decimal(last["balance_after"]) for last in lasts)
+        return {
+            "account_id": request.account_id,
+            "at": request.at.isoformat(),
+            "balance": format_decimal(balances) if lasts else None,
+            "held": "0" if lasts else None,
+            "account_version": sum(each.before for each in found.values()) if is_certain else None,
+            "posted_at": max((last["posted_at"] for last in lasts), default=None),
+            "complete": is_certain,
+            "final": _is_settled(request.at, now),
         }
+
+    def _statement_of_pool(self, request: ReadStatement, entries: PoolEntries, now: datetime) -> Answer:
+        """A page of the entries of the pool and its shards, in the order of their times. `next` has the versions of
+        each that come after it.
+        """
+        if request.from_version:
+            sentence = f"from_version: {request.account_id!r} is a pool: expected last or from, or one of its shards"
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, sentence)
+        limit, wanted, is_certain = request.last or request.limit or DEFAULT_ENTRIES, entries.all_versions, True
+        if request.from_time:
+            begins = self._boundaries(entries, request.from_time)
+            ends = self._boundaries(entries, request.to_time) if request.to_time else {}
+            is_certain = all(each.is_certain for each in (*begins.values(), *ends.values()))
+            wanted = {
+                name: (begins[name].before + 1, ends[name].after - 1 if name in ends else last)
+                for name, (_, last) in wanted.items()
+            }
+        elif request.versions:
+            if not request.versions.keys() <= wanted.keys():
+                sentence = f"versions: expected those of {request.account_id!r} and its shards, as an answer's next"
+                raise RequestRefused(ErrorCode.INVALID_REQUEST, sentence)
+            wanted = {name: (first, min(last, wanted[name][1])) for name, (first, last) in request.versions.items()}
+        found = entries.merged(wanted, limit, newest=request.last is not None)
+        if request.last:
+            wanted = from_the_first_of(found.entries[-limit:], wanted)
+        account_version = sum(each.version for each in entries.accounts)
+        about: Answer = {"account_id": request.account_id, "account_version": account_version}
+        answer = about | page_of(found, wanted, limit, LARGEST_PAGE_BYTES)
+        if not is_certain:
+            answer |= {"complete": False, "next": None}
+            answer["entries"] = [entry for entry in answer["entries"] if _is_within(request, entry)]
+        if request.from_time:
+            answer["final"] = request.to_time is not None and _is_settled(request.to_time, now)
+        return answer
+
+    def _boundaries(self, entries: PoolEntries, time: datetime) -> dict[str, Boundary]:
+        try:
+            return entries.boundaries(time)
+        except ValueError as error:
+            raise RequestRefused(ErrorCode.UNREADABLE, str(error)) from None
 
     def _transaction(self, request: ReadTransaction, deadline: Deadline) -> Answer:
         """The entry, and how much was reversed of the transaction, which is counted on its home: one request for both.
@@ -108,12 +176,32 @@ class AccountReader(NamedTuple):
             "refusal": None,
         }
         if item := found[entry_key]:
-            entry = _entry(item)
+            entry = entry_in(item)
             answer |= {"state": entry.outcome.status.lower(), "entry": entry_to_json(entry)}
             answer["reversed"] = _reversed_json(found[reversed_key], entry)
+        elif on_shards := self._on_shards(request, home_account_id, deadline):
+            return self._transaction(on_shards, deadline)
         elif item := read_one(self.client, self.tables.refusal_key(entry_id), deadline):
             answer |= {"state": "refused", "refusal": _refusal_json(item)}
         return answer
+
+    def _on_shards(self, request: ReadTransaction, home_account_id: str, deadline: Deadline) -> ReadTransaction | None:
+        """The request for the entry on a shard, if it names a pool, and the transaction has an entry.
+
+        The shard of a home follows from the transaction's id, and the entry there names the others'.
+        """
+        keys = [self.tables.account_key(each) for each in (request.account_id, home_account_id)]
+        pools = self.tables.pools_in(
+            read(self.client, keys, deadline, {self.tables.accounts: Account.__struct_fields__})
+        )
+        if not pools:
+            return None
+        home_id = on_shard(home_account_id, shards_of([home_account_id], request.transaction_id, pools))
+        home_entry_id = EntryId(home_id, request.transaction_id)
+        [item] = read(self.client, [self.tables.entry_key(home_entry_id)], deadline).values()
+        account_id = on_shard(request.account_id, entry_in(item).shards) if item else request.account_id
+        found = replace(request, account_id=account_id, home_account_id=home_id)
+        return found if account_id not in pools else None
 
     def _balance(self, request: ReadBalance, account: Account, now: datetime, deadline: Deadline) -> Answer:
         found = self._boundary(account, request.at, deadline)
@@ -130,6 +218,8 @@ class AccountReader(NamedTuple):
         }
 
     def _statement_by_versions(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
+        if request.versions:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, f"versions: {account.account_id!r} is no pool")
         if request.last:
             first, last, limit = max(1, account.version - request.last + 1), account.version, request.last
         else:
@@ -197,7 +287,7 @@ class AccountReader(NamedTuple):
                 return
             found = [(int(item["account_version"]), item) for item in page.items]
             for version, item in sorted([*found, *((version, None) for version in page.missing)], key=itemgetter(0)):
-                yield entry_to_json(_entry(item)) if item else version
+                yield entry_to_json(entry_in(item)) if item else version
             begin = page.through + 1
 
     def _boundary(self, account: Account, time: datetime, deadline: Deadline) -> Boundary:
@@ -218,7 +308,7 @@ def _last_entry(found: Boundary) -> Answer | None:
     if len(found.entries) > 1:
         names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
         raise RequestRefused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
-    return entry_to_json(_entry(found.entries[0]))
+    return entry_to_json(entry_in(found.entries[0]))
 
 
 def _is_within(request: ReadStatement, entry: Answer) -> bool:
@@ -228,10 +318,14 @@ def _is_within(request: ReadStatement, entry: Answer) -> bool:
     return request.from_time <= time and (request.to_time is None or time < request.to_time)
 
 
+def _is_settled(time: datetime, now: datetime) -> bool:
+    return time <= now - CLOCK_SKEW - LONGEST_POSTING
+
+
 def _is_final(time: datetime, account: Account, now: datetime) -> bool:
     """Whether no transaction that was posted since the account was read, just after `now`, can come before the time."""
     newest = time_of(account.posted_at) if account.posted_at else None
-    return time <= now - CLOCK_SKEW - LONGEST_POSTING or (newest is not None and time <= newest <= now + CLOCK_SKEW)
+    return _is_settled(time, now) or (newest is not None and time <= newest <= now + CLOCK_SKEW)
 
 
 def _shard_json(shard: Account) -> Answer:
@@ -292,16 +386,6 @@ def _by_expiry(hold: tuple[str, OpenHold]) -> tuple[bool, datetime, str]:
     never = datetime.max.replace(tzinfo=UTC)
     time = datetime.fromisoformat(open_hold.expires_at) if open_hold.expires_at else never
     return open_hold.expires_at is None, time, hold_id
-
-
-def _entry(item: Item) -> JournalEntry:
-    """The entry in an item. Raises RequestRefused for an item that is none."""
-    try:
-        entry = entry_from_item(item)
-        json.dumps(entry.request)
-    except (KeyError, TypeError, ValueError) as error:
-        raise unreadable(f"entry {item['transaction_id']!r}", error) from None
-    return entry
 
 
 def _reversed_json(item: Item | None, entry: JournalEntry) -> Answer | None:

@@ -28,23 +28,27 @@ class ReadAccount(ReadRequest, frozen=True, tag="account"):
 
 class ReadStatement(ReadRequest, frozen=True, tag="statement"):
     """The `last` entries, those of the versions from `from_version` to `to_version`, or those posted at or after
-    `from_time` and before `to_time`: in the order of their versions."""
+    `from_time` and before `to_time`: in the order of their versions. `versions` are those of a pool's next page: the
+    first and the last of each account.
+    """
 
     last: Entries | None = None
     from_version: Version | None = None
     to_version: Version | None = None
     from_time: Time | None = msgspec.field(default=None, name="from")
     to_time: Time | None = msgspec.field(default=None, name="to")
+    versions: dict[str, tuple[Version, Version]] | None = None
     limit: Entries | None = None
 
     def __post_init__(self) -> None:
-        begins = {"last": self.last, "from_version": self.from_version, "from": self.from_time}
+        begins: dict[str, object] = {"last": self.last, "from_version": self.from_version, "from": self.from_time}
+        begins["versions"] = self.versions
         given = [name for name, value in begins.items() if value is not None]
         if len(given) != 1:
             raise ValueError(f"body: expected one of last, from_version and from, got {' and '.join(given) or 'none'}")
         [begin] = given
         belongs = {"to_version": (self.to_version, ["from_version"]), "to": (self.to_time, ["from"])}
-        belongs["limit"] = self.limit, ["from_version", "from"]
+        belongs["limit"] = self.limit, ["from_version", "from", "versions"]
         for name, (value, possible) in belongs.items():
             if value is not None and begin not in possible:
                 raise ValueError(f"{name}: expected it with {' or '.join(possible)}, got it with {begin}")
