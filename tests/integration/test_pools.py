@@ -1,0 +1,173 @@
+"""A pool under load: its workers are killed, it grows, and every reader sees each transaction once."""
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pytest
+
+from conditional_writes import Deadline
+from conditional_writes.core.items import from_dynamodb
+from conditional_writes.testing import Engine
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.transaction_types import decode
+from ledger.reconciler import Mismatched, Night, Reconciler, Sound
+from ledger.statements import AccountReader
+from tests.checkers.books import violations
+from tests.explore.bank import LAST, NAMES, Bank, Opened
+from tests.support.bodies import (
+    Body,
+    closing,
+    freeze,
+    hold,
+    interest,
+    opening,
+    reverse,
+    set_limit,
+    set_shards,
+    transfer,
+)
+from tests.support.faults import Killed
+from workers.queue_messages import Dead, Done
+
+WORKERS, BATCHES, PAYERS = 3, 6, 12
+OPENED = Opened(opening("pool", shards=4), *(opening(f"payer-{number}", -1000) for number in range(PAYERS)))
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return OPENED(Engine())
+
+
+def batch(number: int) -> list[Body]:
+    """Each payer pays 3 into the pool, and one of them gets 5 from it. Some make the pool larger."""
+    payers = [f"payer-{each}" for each in range(PAYERS)]
+    into = [transfer(f"in-{number}-{payer}", 3, payer, "pool") for payer in payers]
+    grown = [set_shards(f"more-{number}", 4 << number // 2, "pool")] if number in (2, 4) else []
+    return [*into, transfer(f"out-{number}", 5, "pool", payers[number]), *grown]
+
+
+def deliver_until_done(bank: Bank, worker: int, bodies: list[Body]) -> int:
+    """Returns how often the worker was killed. A message for more shards is dead if the pool has them by then."""
+    kills = 0
+    for receive_count in itertools.count(1):
+        try:
+            delivered = bank.deliver(worker, *bodies, receive_count=receive_count)
+        except Killed:
+            kills += 1
+        else:
+            if all(isinstance(each.disposition, Done | Dead) for each in delivered):
+                return kills
+    raise AssertionError
+
+
+@pytest.fixture
+def loaded(bank: Bank) -> Iterator[Bank]:
+    """After the load: workers were killed before and after one of ten calls, until each batch was done."""
+    chance = random.Random(7)
+
+    def maybe_kill(**_: Any) -> None:
+        if chance.random() < 0.1:
+            raise Killed
+
+    moments = [f"{moment}.dynamodb" for moment in ("before-call", "after-call")]
+    for client, moment in itertools.product(bank.clients[:WORKERS], moments):
+        client.meta.events.register(moment, maybe_kill)
+    try:
+        with ThreadPoolExecutor(WORKERS) as pool:
+            kills = pool.map(lambda number: deliver_until_done(bank, number % WORKERS, batch(number)), range(BATCHES))
+            assert sum(kills) > WORKERS
+        yield bank
+    finally:
+        for client, moment in itertools.product(bank.clients[:WORKERS], moments):
+            client.meta.events.unregister(moment, maybe_kill)
+
+
+def test_after_kills_while_a_pool_grows_its_sum_is_exact_and_its_statement_has_each_entry_once(loaded: Bank) -> None:
+    assert violations(loaded.books) == []
+    ask = partial(_ask, loaded, account_id="pool")
+    account = ask(read="account")
+    assert Decimal(account["balance"]) == BATCHES * (3 * PAYERS - 5)
+    assert account["pool"]["shards"] == 16
+    entries, page = list[Any](), {"next": {"from": "2020-01-01T00:00:00Z"}}
+    while page["next"]:
+        page = ask(read="statement", limit=37, **page["next"])
+        assert page["complete"]
+        entries += page["entries"]
+    of_pool = [entry for entry in loaded.books.entries if "pool" in (entry.account_id, pool_of(entry.account_id))]
+    expected = sorted((entry.account_id, entry.outcome.account_version) for entry in of_pool)
+    assert sorted((entry["account_id"], entry["account_version"]) for entry in entries) == expected
+    assert [entry["posted_at"] for entry in entries] == sorted(entry["posted_at"] for entry in entries)
+    assert ask(read="statement", last=25)["entries"] == entries[-25:]
+    middle = entries[len(entries) // 2]["posted_at"]
+    before = sum(Decimal(entry["amount"]) for entry in entries if entry["posted_at"] < middle)
+    assert Decimal(ask(read="balance", at=middle)["balance"]) == before
+    for name, transaction_id in (("payer-3", "in-4-payer-3"), ("pool", "out-5")):
+        found = ask(read="transaction", transaction_id=transaction_id, home_account_id=name)
+        assert found["entry"] in entries
+
+
+def test_the_replay_finds_a_pool_and_its_shards_sound_and_an_entry_on_another_shard(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.reconciler.PAUSES_SECONDS", ())
+    for number in range(BATCHES):
+        bank.deliver_until_done(*batch(number))
+
+    def checked() -> list[Any]:
+        reconciler, night = Reconciler(bank.clients[LAST], NAMES), Night(date(2026, 3, 1), whole=True)
+        items = map(from_dynamodb, bank.items(NAMES.accounts))
+        return [reconciler.check(item, None, night, Deadline.after(60)) for item in items]
+
+    assert {type(each) for each in checked()} == {Sound}
+    bank.change_account("pool", pool={"shards": 16, "opened": 16})
+    found = {mismatch.what for each in checked() if isinstance(each, Mismatched) for mismatch in each.mismatches}
+    assert found == {"changed account", "wrong shard"}
+
+
+REFUSED = [
+    *((body, "is a pool, which takes no") for body in (hold("h", 1, "pool"), freeze("f", account_id="pool"))),
+    *((body, "is a pool, which takes no") for body in (closing("c", account_id="pool"), set_limit("l", 0, "pool"))),
+    *((body, "is a pool, which takes no") for body in (interest("i", account_id="pool"), reverse("r", None, "pool"))),
+    (set_shards("s", 4, "pool"), "shards: 4, expected more than the 4 of the pool"),
+    (set_shards("s", 8, "payer-1"), "account_id: 'payer-1' is no pool"),
+]
+
+
+@pytest.mark.parametrize(("body", "sentence"), REFUSED, ids=[body["type"] for body, _ in REFUSED])
+def test_what_a_pool_cannot_is_dead_with_a_sentence(bank: Bank, body: Body, sentence: str) -> None:
+    [delivered] = bank.deliver(0, body)
+    assert isinstance(delivered.disposition, Dead)
+    assert sentence in delivered.disposition.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (opening("other", -1, shards=4), "overdraft_limit: an account with shards has none"),
+        (opening("x" * 112, shards=4), "account_id: expected at most 111 characters with shards"),
+        (transfer("t", 1, "payer-1", "teller:shard:1:pool"), "no account of it may be a shard"),
+    ],
+)
+def test_what_no_pool_can_be_is_invalid(body: Body, sentence: str) -> None:
+    with pytest.raises(InvalidMessage, match=sentence):
+        decode(json.dumps(body))
+
+
+def test_what_goes_into_a_pool_goes_back_from_the_same_shard(bank: Bank) -> None:
+    bank.deliver_until_done(transfer("t", 8, "payer-1", "pool"), transfer("out", 3, "pool", "payer-2"))
+    bank.deliver_until_done(reverse("r", 5, "payer-1", "t"))
+    [home] = {entry.home_account_id for entry in bank.books.entries if entry.transaction_id == "out"}
+    bank.deliver_until_done(reverse("back", None, "payer-2", "out", of_account_id=home))
+    assert violations(bank.books) == []
+    assert Decimal(_ask(bank, read="account", account_id="pool")["balance"]) == 3
+
+
+def _ask(bank: Bank, **request: Any) -> Any:
+    return AccountReader(bank.clients[LAST], NAMES).answer(request, Deadline.after(60))
