@@ -15,6 +15,7 @@ import pytest
 from conditional_writes import Deadline
 from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Engine
+from ledger.core.pools import pool_of
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.reconciler import Mismatched, Night, Reconciler, Sound
