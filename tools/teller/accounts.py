@@ -11,6 +11,7 @@ import typer
 from rich import box
 from rich.text import Text
 
+from ledger.core.decoding import SHARD
 from tools.teller.failures import WrongUse, failure_in
 from tools.teller.money import money, most_places
 from tools.teller.operator import Operator, subcommand
@@ -63,17 +64,23 @@ def account(operator: Operator, account_id: AccountId) -> None:
 
     What is available is the largest debit or hold that the account allows: the balance less what is held, down to the
     overdraft limit; less if `teller limits` says so, and nothing if debits are frozen. The hold that expires first is
-    the first one.
+    the first one. Of a pool it is the sum of its shards, each of which has a row.
     """
     answer = read_account(operator, account_id)
-    places = most_places((answer[name] for name in SUMS), answer["decimal_places"])
-    sums = {name: money(answer[name], places) for name in SUMS}
+    shards = answer["pool"]["used"] if "pool" in answer else []
+    given = {name: answer[name] for name in SUMS if answer[name] is not None}
+    places = most_places([*given.values(), *(shard["balance"] for shard in shards)], answer["decimal_places"])
+    sums = {name: money(amount, places) for name, amount in given.items()}
     width = max(map(len, sums.values()))
     fields = {name: value for name, value in answer.items() if name not in ("holds", "interest", "limits")}
     fields |= {name: amount.rjust(width) for name, amount in sums.items()}
     fields["frozen"] = " and ".join(name for name, is_frozen in answer["frozen"].items() if is_frozen) or "no"
     fields |= {f"interest, {name}": value for name, value in (answer["interest"] or {}).items()}
-    operator.show(answer, fields_table(fields), *([_holds_table(answer)] if answer["holds"] else []))
+    tables = [_holds_table(answer)] if answer["holds"] else []
+    if "pool" in answer:
+        fields["pool"] = f"{answer['pool']['shards']} shards, {len(shards)} of them used"
+        tables = [_shards_table(shards, places)]
+    operator.show(answer, fields_table(fields), *tables)
 
 
 def statement(
@@ -224,7 +231,7 @@ class _Tables:
             description = str(entry["request"].get("description") or "")
             held = "" if entry["held_after"] == "0" else f"held {money(entry['held_after'], places)}"
             yield _Row(
-                str(entry["account_version"]),
+                _version(entry),
                 shown(entry["posted_at"])[: None if self._wide else TO_THE_MINUTE],
                 _transaction(entry, places, self._wide),
                 # The blank stands below a bracket, so that the points align.
@@ -251,6 +258,12 @@ class _Tables:
 
 
 _HEADS = ("#", "posted at (UTC)", "transaction", "amount", "balance", "description")
+
+
+def _version(entry: Entry) -> str:
+    """Of a pool's entry, with the number of the shard."""
+    account_id, version = str(entry.get("account_id")), str(entry["account_version"])
+    return f"{account_id.removeprefix(SHARD).partition(':')[0]}: {version}" if account_id.startswith(SHARD) else version
 
 
 def _asked(entry: Entry) -> str:
@@ -282,6 +295,14 @@ _DERIVED = re.compile("(?<=-[0-9a-f]{4})[0-9a-f]{28}$")
 
 def _short(transaction_id: Any) -> str:
     return _DERIVED.sub("…", str(transaction_id))
+
+
+def _shards_table(shards: Sequence[dict[str, Any]], places: int) -> Rows:
+    rows = table("shard", "balance", "version", "posted at", right=["balance", "version"])
+    for shard in shards:
+        balance, posted_at = money(shard["balance"], places), shown(shard["posted_at"])
+        rows.add_row(shard["account_id"], balance, str(shard["version"]), posted_at)
+    return rows
 
 
 def _holds_table(account: dict[str, Any]) -> Rows:

@@ -140,8 +140,11 @@ class Answers:
         return read_account(self._operator, account_id)
 
     def statement(self, account_id: str, to_version: str, limit: str = "200") -> dict[str, Any]:
-        """The entries up to a version, so many at most."""
-        last, most = int(to_version), min(int(limit), MOST_ENTRIES)
+        """The entries up to a version, so many at most. Of a pool, which has no version: the last ones."""
+        most = min(int(limit), MOST_ENTRIES)
+        if not to_version:
+            return read(self._operator, {"read": "statement", "account_id": account_id, "last": most})
+        last = int(to_version)
         versions = {"from_version": max(1, last - most + 1), "to_version": last, "limit": most}
         return read(self._operator, {"read": "statement", "account_id": account_id, **versions})
 

@@ -75,19 +75,20 @@ async function showDeadLetters() {
 // An account: its sums, its holds, its balance over time, its entries.
 async function showAccount(id) {
   const account = await ask("account", { account_id: id });
-  const places = account.decimal_places ?? Math.max(...[account.balance, account.held, account.overdraft_limit].map((each) => each.split(".")[1]?.length ?? 0));
-  const sum = (name) => [name.replace("_", " "), money(account[name], places)];
+  const places = account.decimal_places ?? Math.max(...[account.balance, account.held, account.overdraft_limit ?? "0"].map((each) => each.split(".")[1]?.length ?? 0));
+  const sum = (name) => [name.replace("_", " "), account[name] === null ? "none" : money(account[name], places)];
   const frozen = ["debits", "credits"].filter((name) => account.frozen[name]).join(" and ");
   const holds = account.holds.map((hold) => ({ cells: [visible(hold.hold_id), money(hold.remaining, places), time(hold.expires_at) || "never"] }));
+  const shards = (account.pool?.used ?? []).map((shard) => ({ cells: [link(shard.account_id, "account", shard.account_id), money(shard.balance, places), shard.version] }));
   const heads = ["#version", "posted at (UTC)", "transaction", "type", "#amount", "#balance", "what"];
   const entries = [], list = element("tbody"), chart = element("div"), more = element("button", "Older entries");
   const load = async (limit) => {
     const last = entries.length ? entries[0].account_version - 1 : account.version;
-    const page = last ? await ask("statement", { account_id: id, to_version: last, limit }) : { entries: [] };
+    const page = last ? await ask("statement", { account_id: id, to_version: account.pool ? "" : last, limit }) : { entries: [] };
     entries.unshift(...page.entries);
     list.append(...page.entries.toReversed().map((entry) => rowOf(entry, id, places)));
     chart.replaceChildren(balanceOverTime(entries, account, places));
-    more.hidden = !entries.length || entries[0].account_version === 1;
+    more.hidden = account.pool || !entries.length || entries[0].account_version === 1;
   };
   more.onclick = () => load(PAGE).catch(showFailure);
   await load(FIRST);
@@ -96,6 +97,7 @@ async function showAccount(id) {
     element("h1", [visible(id), " ", element("span", `${visible(account.currency)}, ${visible(account.status)}${frozen && `, frozen for ${frozen}`}`, { class: "faint" })]),
     cards([...["balance", "held", "available", "overdraft_limit"].map(sum), ["version", account.version]]),
     chart,
+    ...(shards.length ? [element("h2", `Shards: ${shards.length} of ${account.pool.shards} are used`), table(["shard", "#balance", "#version"], shards)] : []),
     ...(holds.length ? [element("h2", "Open holds"), table(["hold", "#remaining", "expires at (UTC)"], holds)] : []),
     element("h2", "Entries, the newest first"),
     element("div", element("table", [element("thead", head), list], { class: "entries" }), { class: "scroll" }), element("p", more),
