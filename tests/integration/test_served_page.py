@@ -42,7 +42,10 @@ class Stack(page.Answers):
         sums = {"balance": "12.5", "held": "2", "available": "110.5", "overdraft_limit": "-100"}
         hold = {"hold_id": HOSTILE, "remaining": "2", "expires_at": None}
         about = {"account_id": account_id, "currency": "EUR", "decimal_places": 2, "status": "OPEN", "version": LAST}
-        return {**about, **sums, "frozen": {"debits": True, "credits": False}, "holds": [hold]}
+        counted = {"name": "often", "of": "debits", "per": "day", "time_zone": "Europe/Paris"}
+        limits = [counted | {"amount": None, "number": "3", "left": "2"}]
+        controls = {"frozen": {"debits": True, "credits": False}, "limits": limits}
+        return {**about, **sums, **controls, "holds": [hold]}
 
     def statement(self, account_id: str, to_version: str, limit: str = "200") -> dict[str, Any]:
         last = int(to_version)
@@ -119,6 +122,7 @@ def test_a_browser_shows_texts_of_strangers_as_texts(served: ThreadingHTTPServer
     assert "<img" not in shown
     assert "<title>1</title>" not in shown
     text = html.unescape(re.sub(r"<[^>]*>", "", shown))
+    assert way[0] == "t" or "oftendebitsday, Europe/Paris32" in text
     assert '<img src=x onerror="document.title=1"><U+202E>evil<U+001B>]52;c;aGk=<U+0007>' in text
 
 

@@ -72,7 +72,7 @@ async function showDeadLetters() {
   return [element("h1", "Dead letters by reason"), table(["queue", "#letters", "code", "reason", "oldest (UTC)", "newest (UTC)"], rows)];
 }
 
-// An account: its sums, its holds, its balance over time, its entries.
+// An account: its sums, its holds and limits, its balance over time, its entries.
 async function showAccount(id) {
   const account = await ask("account", { account_id: id });
   const places = account.decimal_places ?? Math.max(...[account.balance, account.held, account.overdraft_limit ?? "0"].map((each) => each.split(".")[1]?.length ?? 0));
@@ -80,6 +80,10 @@ async function showAccount(id) {
   const frozen = ["debits", "credits"].filter((name) => account.frozen[name]).join(" and ");
   const holds = account.holds.map((hold) => ({ cells: [visible(hold.hold_id), money(hold.remaining, places), time(hold.expires_at) || "never"] }));
   const shards = (account.pool?.used ?? []).map((shard) => ({ cells: [link(shard.account_id, "account", shard.account_id), money(shard.balance, places), shard.version] }));
+  const limits = (account.limits ?? []).map((limit) => ({
+    cells: [visible(limit.name), visible(limit.of), visible([limit.per, limit.time_zone].filter(Boolean).join(", ")),
+      limit.number ?? money(limit.amount, places), limit.number ? limit.left : money(limit.left, places)],
+  }));
   const heads = ["#version", "posted at (UTC)", "transaction", "type", "#amount", "#balance", "what"];
   const entries = [], list = element("tbody"), chart = element("div"), more = element("button", "Older entries");
   const load = async (limit) => {
@@ -99,6 +103,7 @@ async function showAccount(id) {
     chart,
     ...(shards.length ? [element("h2", `Shards: ${shards.length} of ${account.pool.shards} are used`), table(["shard", "#balance", "#version"], shards)] : []),
     ...(holds.length ? [element("h2", "Open holds"), table(["hold", "#remaining", "expires at (UTC)"], holds)] : []),
+    ...(limits.length ? [element("h2", "Limits"), table(["limit", "of", "per", "#at most", "#left"], limits)] : []),
     element("h2", "Entries, the newest first"),
     element("div", element("table", [element("thead", head), list], { class: "entries" }), { class: "scroll" }), element("p", more),
   ];
@@ -111,7 +116,7 @@ function rowOf(entry, account, places) {
   return element("tr", [
     number(entry.account_version), element("td", time(entry.posted_at), { class: "time" }),
     element("td", link(entry.transaction_id, "transaction", account, entry.transaction_id, entry.home_account_id)),
-    element("td", (request.type ?? "transaction") + (about ? ` of ${visible(about)}` : "")),
+    element("td", [element("span", request.type ?? "transaction", { class: "time" }), about ? ` of ${visible(about)}` : ""]),
     number(rejected && request.amount ? `(${money(request.amount, places)})` : money(entry.amount, places)),
     number(money(entry.balance_after, places)),
     element("td", [entry.reason, request.description].filter(Boolean).map(visible).join(": ")),
