@@ -128,6 +128,15 @@ RULES = {
         {"Equals": [{"Ref": "Stage"}, "prod"]},
         *({"Not": [{"Equals": [{"Ref": f"{name}RoleArns"}, ""]}]} for name in ("Producer", "Administrator")),
     ),
+    "DoubleEntryNamesWhoGetsInterest": (
+        {"Equals": [{"Ref": "DoubleEntry"}, "on"]},
+        {
+            "Or": [
+                {"Not": [{"Equals": [{"Ref": "InterestAccountId"}, ""]}]},
+                {"Equals": [{"Ref": "InterestState"}, "DISABLED"]},
+            ]
+        },
+    ),
 }
 
 
