@@ -85,7 +85,7 @@ Then try:
 
 
 def _help(deployed: stack.Stack, host: str) -> str:
-    first = first_commands(deployed, "send events/messages.jsonl", "transaction acc-1 t-2", "status")
+    first = first_commands(deployed, "send events/messages.jsonl", "transaction acc-1 t-2", "status", "page")
     in_a_container = "Run a function in Lambda's container. That needs Docker"
     if host == LOOPBACK and sys.platform == "linux":
         in_a_container += ", and a stack on Docker's bridge, by `make up HOST=172.17.0.1`"
