@@ -2,15 +2,18 @@
 
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tools.teller.failures import Failure
+from tools.teller.verify import code
 from tools.teller.verify.command import perform
 from tools.teller.verify.configuration import Compared
 from tools.teller.verify.quotas import quotas
@@ -132,8 +135,9 @@ def test_a_report_has_no_number_of_an_aws_account() -> None:
     ],
 )
 def test_quotas_are_held_against_what_the_parameters_allow_and_topics_are_asked_for_subscriptions(
-    given: Any, expected: list[str]
+    given: Any, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(code, "BUILT", tmp_path / "nothing")
     topics = {"AlarmTopicArn": "arn:aws:sns:t:s", "WorkingHoursAlarmTopicArn": "PendingConfirmation"}
     parameters = {"Stage": "dev", "MaximumConcurrency": "10"} | topics | given
     quota = {"QuotaName": "PutEvents throttle limit in transactions per second", "Value": 400.0}
@@ -209,3 +213,32 @@ def test_a_role_that_others_may_take_or_that_has_no_boundary_is_named() -> None:
         "R.boundary: expected arn:b, got nothing",
         "R.AssumeRolePolicyDocument.Principal.Service: expected lambda.amazonaws.com, got ec2.amazonaws.com",
     ]
+
+
+@pytest.mark.parametrize(("deployed", "problem"), [("one", []), ("another", ["1 other files, such as app.py"])])
+def test_code_that_is_not_what_was_built_is_named(
+    deployed: str, problem: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "BUILT", tmp_path)
+    for name in ("F", "L"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "app.py").write_text("one")
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as files:
+            files.writestr("app.py", deployed if name == "L" else "one")
+    location = {name: {"Location": (tmp_path / f"{name}.zip").as_uri()} for name in ("F", "L")}
+    lambda_ = SimpleNamespace(
+        get_function=lambda **_: {"Code": location["F"]},
+        get_layer_version_by_arn=lambda **_: {"Content": location["L"]},
+    )
+
+    class Found(dict[str, str]):
+        expected: ClassVar = {
+            "F": {"Type": "AWS::Serverless::Function"},
+            "L": {"Type": "AWS::Serverless::LayerVersion"},
+        }
+
+    def work(run: Run, step: Step) -> None:
+        run.resources = Found({"F": "f", "L0d4b268692": "arn"})  # type: ignore[assignment]
+        code.check_code(run, step)
+
+    assert [sentence.partition("got ")[2] for sentence in problems(done(work, **{"lambda": lambda_}))] == problem

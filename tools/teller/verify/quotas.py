@@ -1,9 +1,10 @@
-"""Step 8: the stack is what its last deployment left, the quotas have room for it, and its alarms reach somebody."""
+"""Step 8: the stack is what was built and deployed last, the quotas have room for it, and its alarms reach somebody."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tools.teller.verify.code import check_code
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, different
 
@@ -24,6 +25,7 @@ def quotas(run: Run, step: Step) -> None:
     [stack] = run.client("cloudformation").describe_stacks(StackName=run.deployment.name)["Stacks"]
     is_sound = "ROLLBACK" not in stack["StackStatus"] and not stack["StackStatus"].endswith("FAILED")
     step.check("the last deployment succeeded", *different("stack, status", True, is_sound))
+    check_code(run, step)
     claims = (
         "the account has the concurrency that the parameters allow",
         "EventBridge takes the events of so many transactions",
