@@ -1,6 +1,7 @@
 """The strict engine: what it refuses, and in which words; what it counts; what a test can make it do.
 
-That it agrees with DynamoDB Local and ministack is in tests/integration/test_engine_beside_others.py.
+That it agrees with DynamoDB Local and ministack is in tests/integration/test_engine_beside_others.py, and that it does
+what is assumed of DynamoDB in tests/assumptions.
 """
 
 import math
@@ -207,25 +208,6 @@ def puts(*numbers: int, **fields: Any) -> list[dict[str, Any]]:
     return [{"Put": {"TableName": "Orders", "Item": key(number)} | fields} for number in numbers]
 
 
-def test_a_cancelled_transaction_has_a_reason_for_each_write_and_what_was_found(client: Any) -> None:
-    client.put_item(TableName="Orders", Item=ITEM)
-    unless_there = {"ConditionExpression": "attribute_not_exists(id)", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-    with pytest.raises(client.exceptions.TransactionCanceledException) as cancelled:
-        client.transact_write_items(TransactItems=[*puts(2), *puts(1, **unless_there), *puts(3)])
-    codes = [reason["Code"] for reason in cancelled.value.response["CancellationReasons"]]
-    assert codes == ["None", "ConditionalCheckFailed", "None"]
-    assert _sorted(cancelled.value.response["CancellationReasons"][1]["Item"]) == _sorted(ITEM)
-    assert "specific reasons [None, ConditionalCheckFailed, None]" in str(cancelled.value)
-    assert client.scan(TableName="Orders")["Count"] == 1
-
-
-def test_a_transaction_takes_an_item_once_and_a_hundred_items(client: Any) -> None:
-    client.transact_write_items(TransactItems=puts(*range(100)))
-    for actions, why in ((puts(1, 1), "multiple operations on one item"), (puts(*range(101)), "less than or equal")):
-        with pytest.raises(ClientError, match=why):
-            client.transact_write_items(TransactItems=actions)
-
-
 def test_a_token_is_known_for_ten_minutes(engine: Engine, client: Any) -> None:
     add: Any = [{"Update": update("ADD n :v", v=1) | {"Key": key(9)}}]
     del add[0]["Update"]["ReturnValues"]  # a transaction returns none
@@ -266,19 +248,6 @@ def test_units_are_those_of_the_published_rules(
     expected = 2 if call == "update_item" else table_units
     assert consumed["Table"]["CapacityUnits"] == expected
     assert {name: of_indexes.get(name, {}).get("CapacityUnits", 0) for name in index_units} == index_units
-
-
-def test_pages_end_after_a_megabyte_and_segments_share_a_scan(client: Any) -> None:
-    for number in range(30):
-        client.put_item(TableName="Orders", Item=key(number, of=f"p{number % 7}") | {"t": {"S": "x" * 100_000}})
-    pages = [*client.get_paginator("scan").paginate(TableName="Orders")]
-    assert [page["Count"] for page in pages] == [10, 10, 10]
-    segments = [
-        client.scan(TableName="Orders", Segment=segment, TotalSegments=4, ProjectionExpression="id")["Items"]
-        for segment in range(4)
-    ]
-    assert sum(map(len, segments)) == 30
-    assert sum(len({item["id"]["S"] for item in segment}) for segment in segments) == 7
 
 
 def test_an_index_and_eventual_reads_lag_until_they_catch_up(engine: Engine, client: Any) -> None:
