@@ -12,7 +12,7 @@ import itertools
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -179,11 +179,12 @@ def _conflict(operation: str, of_writes: Sequence[bool]) -> tuple[Any, dict[str,
 
 
 class Shape(NamedTuple):
-    """What transfers a run has: `pick` chooses their accounts."""
+    """What transfers a run has: `pick` chooses their accounts. `pools` have so many shards, by their ids."""
 
     name: str
     accounts: int
-    pick: Callable[[random.Random], dict[str, str]]
+    pick: Callable[[random.Random], dict[str, Any]]
+    pools: Mapping[str, int] = {}
 
 
 def _transfer(payer: int, payee: int) -> dict[str, str]:
@@ -209,6 +210,41 @@ def hot(accounts: int) -> Shape:
         return {"type": "transaction", "account_id": f"a{chance.randrange(accounts):04}"}
 
     return Shape(f"{accounts} hot, payments", accounts, pick)
+
+
+PAYERS = 2_000
+"""Each is the payer of one transfer, in turn: no batch in progress has one twice."""
+
+
+def in_turn(name: str, others: Callable[[int], dict[str, int]], **pools: int) -> Shape:
+    """Compounds: each payer gives what the `others` get, whose ids may depend on the payer's number."""
+    numbers = itertools.count()
+
+    def pick(_: random.Random) -> dict[str, Any]:
+        payer = next(numbers) % PAYERS
+        gets = others(payer)
+        legs = [(f"a{payer:04}", -sum(gets.values())), *gets.items()]
+        return {"type": "compound", "legs": [{"account_id": name, "amount": amount} for name, amount in legs]}
+
+    return Shape(name, PAYERS, pick, pools)
+
+
+def quiet() -> Shape:
+    """Of pairs of accounts, each in one transfer at a time."""
+    return in_turn("quiet accounts", lambda payer: {f"a{(payer + PAYERS // 2) % PAYERS:04}": 100})
+
+
+def to_one() -> Shape:
+    return in_turn("one account", lambda payer: {"a2000": 100})._replace(accounts=PAYERS + 1)
+
+
+def to_pool(shards: int) -> Shape:
+    return in_turn(f"a pool of {shards}", lambda payer: {"pool": 100}, pool=shards)
+
+
+def to_pool_with_fee(shards: int) -> Shape:
+    """With a fee to a second pool."""
+    return in_turn(f"two pools of {shards}", lambda payer: {"pool": 97, "fees": 3}, pool=shards, fees=shards)
 
 
 class Result(NamedTuple):
@@ -241,9 +277,9 @@ class Run:
         with self._time.everywhere(seed) as chance:
             self.requests = Requests(self._time, chance, latency, conflict_part)
             self._poster = BatchPoster(self.requests.client, TABLES, Lines(self.requests.client, "locks"))
-            began = self._open_accounts(shape.accounts)
-            fields = ({"transaction_id": f"t{number}", "amount": "1"} for number in range(messages))
-            self._new = iter([json.dumps(shape.pick(chance) | each) for each in fields])
+            began = self._open_accounts(shape)
+            picked = [shape.pick(chance) | {"transaction_id": f"t{number}"} for number in range(messages)]
+            self._new = iter([json.dumps(({} if "legs" in each else {"amount": "1"}) | each) for each in picked])
             self._time.in_parallel(lambda _: self._work(), range(workers), workers)
         times = sorted(end - first for first, end, _ in self._ended)
         self.result = Result(
@@ -253,7 +289,7 @@ class Run:
             sum(deliveries > 1 for _, _, deliveries in self._ended) / messages,
         )
 
-    def _open_accounts(self, count: int) -> float:
+    def _open_accounts(self, shape: Shape) -> float:
         """Returns the time when they are open."""
         opening = {
             "type": "open_account",
@@ -261,10 +297,12 @@ class Run:
             "currency": "EUR",
             "overdraft_limit": "-1000000000",
         }
-        bodies = [json.dumps(opening | {"account_id": f"a{number:04}"}) for number in range(count)]
+        bodies = [json.dumps(opening | {"account_id": f"a{number:04}"}) for number in range(shape.accounts)]
+        opening["overdraft_limit"] = "0"
+        bodies += [json.dumps(opening | {"account_id": name, "shards": each}) for name, each in shape.pools.items()]
 
         def start(_: None) -> None:
-            self._poster.post([_message(body, 1) for body in bodies], Deadline.after(WORK_SECONDS * count))
+            self._poster.post([_message(body, 1) for body in bodies], Deadline.after(WORK_SECONDS * shape.accounts))
 
         self._time.in_parallel(start, [None])
         self.requests.write_units = 0
@@ -287,7 +325,7 @@ class Run:
 
     def _receive(self) -> list[tuple[QueueMessage[Any], float]]:
         """A batch with the times of the messages' first deliveries. Returned messages that are due come first."""
-        batch = []
+        batch: list[tuple[QueueMessage[Any], float]] = []
         while self._returned and self._returned[0][0] <= self._time.now and len(batch) < self._batch:
             _, _, message, first_at = heapq.heappop(self._returned)
             batch.append((_message(message.body, message.receive_count + 1), first_at))
@@ -309,6 +347,7 @@ RUNS = (
     *((payees(30, 1_970), workers, messages, FAST) for workers, messages in ((1, 2_000), (3, 3_000), (10, 4_000))),
     (payees(30, 1_970), 10, 4_000, SLOW),
     (payees(1, 999), 8, 4_000, FAST),
+    *((shape, 8, 2_400, FAST) for shape in (quiet(), to_one(), to_pool(64), to_pool(256), to_pool_with_fee(64))),
     *((hot(1), workers, messages, FAST) for workers, messages in ((1, 2_000), (8, 6_000))),
 )
 
