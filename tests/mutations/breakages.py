@@ -179,6 +179,12 @@ BREAKAGES = [
         "holds = account.open_holds",
     ),
     Breakage(
+        "a transaction of which a pool is the home is posted again on another shard when the pool has grown",
+        f"{LEDGER}/core/pools.py",
+        "_number(transaction_id, pools[home].opened)",
+        "_number(transaction_id, pools[home].shards)",
+    ),
+    Breakage(
         "a key that DynamoDB leaves unread holds up the batch",
         f"{LEDGER}/batch_poster.py",
         "items |= read_once(self.client, keys, deadline, self._attributes)",
