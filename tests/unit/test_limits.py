@@ -91,6 +91,16 @@ LATER = {
         ["2026-03-29T21:58", setting(DAY), SPENT, "2026-03-29T22:00", payment("t", -100)],
         None,
     ),
+    "a debit at midnight there, half an hour off the hour": (
+        [
+            "2026-03-28T01:00",
+            setting(DAY | {"time_zone": "America/St_Johns"}),
+            SPENT,
+            "2026-03-28T02:30",
+            payment("t", -100),
+        ],
+        None,
+    ),
     "a fourth debit": ([setting(OFTEN), *(payment(f"t-{n}", -1) for n in "abc"), payment("t", -1)], ("often", "0")),
     "a third debit after a posting": ([setting(OFTEN), hold(), post_hold(), SPENT, payment("t", -1)], None),
     "a fourth debit after a void": (
