@@ -53,6 +53,7 @@ SCENARIOS = [
 ]
 
 
+@pytest.mark.timeout(1800)  # with --all, three workers take 20,000 orders and more: ten minutes of CPU
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
     holds_in_every_order(scenario)
