@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.template import PROJECT
+from tests.support.template import PROJECT, TEMPLATE
 from tools.template import TEXT, Template
 
 ROLE = "arn:aws:iam::123456789012:role/till"
@@ -32,6 +32,7 @@ OPTIONAL: list[dict[str, str]] = [
     {"LedgerRootsBucket": "roots-of-the-ledger"},
     {"PostTransactionsUrlState": "on", "PostTransactionsConcurrency": "100"},
     {"DeploymentPreference": "Canary10Percent5Minutes"},
+    {"DoubleEntry": "on", "InterestAccountId": "interest", "ImportsAccountId": "imports"},
     {"ReconcileState": "DISABLED", "InterestState": "DISABLED", "ExpireHoldsState": "DISABLED"},
     {"AwsEndpointUrl": "http://local"},
 ]
@@ -191,6 +192,11 @@ def problems(text: str) -> list[set[str]]:
 
 def test_the_template_breaks_no_rule_in_either_stage_with_any_optional_parameter() -> None:
     assert set().union(*problems(TEXT)) == set()
+
+
+def test_each_parameter_that_is_off_or_empty_by_default_is_tried() -> None:
+    off = {name for name, each in TEMPLATE["Parameters"].items() if each.get("Default") in ("", "off", 0)}
+    assert off <= {name for chosen in OPTIONAL for name in chosen}
 
 
 QUEUE = "RetainExceptOnCreate, Delete]\n        UpdateReplacePolicy: !If [IsProd, Retain, Delete]\n        Properties"
