@@ -225,8 +225,8 @@ def _convert(part: Path, directory: Path, name: str, table_name: str, has_csv: b
         copies.append(f"(SELECT * {rows}) TO '{_quoted(folder / f'{name}-0.csv')}' (FORMAT csv)")
     with _duckdb().connect() as database:
         database.execute(
-            "SET threads = 1; SET memory_limit = '200MB'; SET preserve_insertion_order = false;"
-            " SET partitioned_write_max_open_files = 200; SET partitioned_write_flush_threshold = 100000"
+            "SET threads = 1; SET memory_limit = '1GB'; SET preserve_insertion_order = false;"
+            " SET partitioned_write_max_open_files = 200; SET partitioned_write_flush_threshold = 5000"
         )
         for copy in copies:
             database.execute(f"COPY {copy}", {"part": str(part)})
