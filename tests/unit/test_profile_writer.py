@@ -97,6 +97,7 @@ def test_each_profile_has_a_request_of_its_own_and_they_are_sent_in_parallel(emp
     assert sorted(request["Key"]["account_id"]["S"] for request in empty_dynamodb.parameters) == ["a", "b"]
 
 
+@pytest.mark.usefixtures("one_call_at_a_time")
 def test_each_message_gets_its_own_disposition_whosever_profile_it_is_about(empty_dynamodb: Stubbed) -> None:
     photo = {"photo": "x" * 400_000}
     messages = [
@@ -125,6 +126,7 @@ def test_what_was_written_before_an_error_is_done(
     assert dispositions(*messages).count(DONE) == done
 
 
+@pytest.mark.usefixtures("one_call_at_a_time")
 def test_an_error_of_awss_own_is_a_whole_profiles_and_not_tried_message_by_message(
     empty_dynamodb: Stubbed,
 ) -> None:

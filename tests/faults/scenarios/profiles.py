@@ -15,7 +15,7 @@ from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import FOR_EVER, competing_worker_first, deliver_until_quiet, wrongly_queued
-from tests.support.faults import FaultsAt
+from tests.support.faults import FaultsAt, one_call_at_a_time
 from tools.local_aws.functions import Queue, invoke, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -77,6 +77,9 @@ class Upserting:
         recent = plan.RecentDepths()  # The depths that a process has learned decide the number of its requests.
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(
+                one_call_at_a_time()
+            )  # else the first call, before which others upsert, is any profile's
             stack.enter_context(mock.patch.object(plan, "recent_depths", recent))
             stack.enter_context(mock.patch("conditional_writes.upserts.entries.random", random.Random(1)))
             if self._competing_messages:
