@@ -179,7 +179,7 @@ def _conflict(operation: str, of_writes: Sequence[bool]) -> tuple[Any, dict[str,
 
 
 class Shape(NamedTuple):
-    """What transfers a run has: `pick` chooses their accounts. `pools` have so many shards, by their ids."""
+    """The transfers of a run: `pick` chooses their accounts. `pools` have so many shards, by their ids."""
 
     name: str
     accounts: int
