@@ -236,6 +236,15 @@ def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank
 
 
 @pytest.fixture
+def own_bank(built: None, tmp_path: Path) -> Iterator[Bank]:
+    """A stack that no other test uses."""
+    log = tmp_path / "ministack.log"
+    started = server.ministack(free_port(), log)
+    with running(started) as endpoint:
+        yield Bank(stack.deploy(endpoint, **PARAMETERS), started[1].pid, log)
+
+
+@pytest.fixture
 def interruptible() -> Iterator[None]:
     """A process in the background ignores Ctrl-C, and one of nohup's the end of its terminal. So would its children."""
     heeded = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}

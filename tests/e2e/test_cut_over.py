@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import batched
@@ -24,9 +23,9 @@ from tests.support.bodies import payment
 from tests.support.command import Command
 from tests.support.deployed import PARAMETERS, Bank, until
 from tools import restore
-from tools.local_aws import server, stack
+from tools.local_aws import stack
 from tools.local_aws.scheduler import run_job
-from tools.local_aws.server import PROJECT, free_port, running
+from tools.local_aws.server import PROJECT
 from tools.teller import exporting
 from tools.teller.deployment import Deployment
 from tools.teller.places import path_of
@@ -70,14 +69,6 @@ def load(bank: Bank, journal: Path) -> None:
     for batch in batched(items, 25, strict=False):
         requests = [{"PutRequest": {"Item": item}} for item in batch]
         assert not dynamodb.batch_write_item(RequestItems={"moved-Journal": requests}).get("UnprocessedItems")
-
-
-@pytest.fixture
-def own_bank(built: None, tmp_path: Path) -> Iterator[Bank]:
-    log = tmp_path / "ministack.log"
-    started = server.ministack(free_port(), log)
-    with running(started) as endpoint:
-        yield Bank(stack.deploy(endpoint, **PARAMETERS), started[1].pid, log)
 
 
 def begin(bank: Bank, *arguments: str) -> "subprocess.Popen[bytes]":

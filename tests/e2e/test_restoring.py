@@ -7,9 +7,7 @@ called at that second, and the stack goes on with its own tables afterwards, as 
 import json
 import random
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +19,10 @@ from tests.support.bodies import opening
 from tests.support.deployed import PARAMETERS, Bank, until
 from tests.support.template import resources
 from tools import restore
-from tools.local_aws import server, stack
+from tools.local_aws import stack
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.scheduler import run_job
-from tools.local_aws.server import free_port, running
 from tools.local_aws.tables import scan
 from tools.teller.deployment import Deployment
 from tools.teller.failures import WrongUse
@@ -93,15 +90,6 @@ def test_messages_wait_while_their_delivery_is_stopped(bank: Bank) -> None:
     finally:
         restore.deliver(deployment_of(bank), is_wanted=True)
     until(lambda: "stopped" in bank.books().accounts, "the account is open")
-
-
-@pytest.fixture
-def own_bank(built: None, tmp_path: Path) -> Iterator[Bank]:
-    """A stack that no other test uses."""
-    log = tmp_path / "ministack.log"
-    started = server.ministack(free_port(), log)
-    with running(started) as endpoint:
-        yield Bank(stack.deploy(endpoint, **PARAMETERS), started[1].pid, log)
 
 
 def reconciled(bank: Bank, at: datetime) -> dict[str, Any]:
