@@ -34,7 +34,7 @@ from tools.local_aws.tables import BY_VERSION
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem")
 READS = ("GetItem", "BatchGetItem", "Query", "Scan")
 INDEX_KEY = [key["AttributeName"] for key in BY_VERSION["KeySchema"]]
-"""An item without one of these attributes isn't in the index."""
+"""An entry without one of these attributes isn't in the index of the journal, the only table that has one."""
 
 
 class Meter:
@@ -108,13 +108,15 @@ def written_units(request: dict[str, Any], response: dict[str, Any]) -> float:
     # If a transaction is sent again after a lost response, DynamoDB reports read units alone.
     units = sum(table["CapacityUnits"] - table.get("ReadCapacityUnits", 0) for table in consumed)
     if units and _is_dynamodb_local(response):
-        return sum(2 * _units(write, {}) + _index_units(write) for write in _transaction_writes(request))
+        writes = _transaction_writes(request)
+        return sum(2 * _units(write, {}) + _index_units(write["TableName"], write) for write in writes)
     return float(units)
 
 
 def _batch_write_units(request: dict[str, Any]) -> float:
-    writes = [write for table in request["RequestItems"].values() for each in table for write in each.values()]
-    return float(sum(_units(write, {}) + _index_units(write) for write in writes))
+    by_table = request["RequestItems"].items()
+    writes = [(table, write) for table, sent in by_table for each in sent for write in each.values()]
+    return float(sum(_units(write, {}) + _index_units(table, write) for table, write in writes))
 
 
 def _is_dynamodb_local(response: dict[str, Any]) -> bool:
@@ -126,9 +128,9 @@ def _transaction_writes(request: dict[str, Any]) -> list[dict[str, Any]]:
     return [write for action in request["TransactItems"] for write in action.values()]
 
 
-def _index_units(write: dict[str, Any]) -> int:
-    item = write.get("Item", {})
-    return _units(write, {}) if all(name in item for name in INDEX_KEY) else 0
+def _index_units(table: str, write: dict[str, Any]) -> int:
+    is_indexed = table.endswith("-journal") and all(name in write.get("Item", {}) for name in INDEX_KEY)
+    return _units(write, {}) if is_indexed else 0
 
 
 def refused_units(request: dict[str, Any], error: dict[str, Any]) -> float:
