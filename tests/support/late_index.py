@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSResponse
 
-from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.prepared import FOUND
+from conditional_writes.core.reading import found_items
 from ledger.tables import JOURNAL_INDEX
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ class LateIndex:
         return AWSResponse("", 400, {}, None), {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {}}
 
     def _after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        if context["of"] != "index" or "Items" not in parsed:
+        if context["of"] != "index" or "Error" in parsed:
             return
-        items = list(map(from_dynamodb, parsed["Items"]))
+        items = list(found_items(parsed))
         if self.reads != 0:
             items = [item for item in items if item["account_version"] not in self.hidden]
             self.reads = None if self.reads is None else self.reads - 1
-        parsed["Items"] = [to_dynamodb(self.shown(item)) for item in items]
+        parsed[FOUND] = list(map(self.shown, items))

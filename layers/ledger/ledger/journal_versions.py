@@ -13,6 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.prepared import Request
+from conditional_writes.core.reading import found_items
 from ledger.tables import JOURNAL_INDEX, LedgerTables
 
 if TYPE_CHECKING:
@@ -81,13 +83,14 @@ class JournalVersions(NamedTuple):
 
     def _index_page(self, account_id: str, first: int, last: int, deadline: Deadline) -> VersionPage:
         deadline.check("reading the journal by versions")
-        response = self.client.query(
-            TableName=self.tables.journal,
-            IndexName=JOURNAL_INDEX,
-            KeyConditionExpression="account_id = :account_id AND account_version BETWEEN :first AND :last",
-            ExpressionAttributeValues=to_dynamodb({":account_id": account_id, ":first": first, ":last": last}),
-        )
-        items = [item for item in map(from_dynamodb, response["Items"]) if item["account_version"] % 1 == 0]
+        query = {
+            "TableName": self.tables.journal,
+            "IndexName": JOURNAL_INDEX,
+            "KeyConditionExpression": "account_id = :account_id AND account_version BETWEEN :first AND :last",
+            "ExpressionAttributeValues": to_dynamodb({":account_id": account_id, ":first": first, ":last": last}),
+        }
+        response = Request(self.client, "query", query).take()
+        items = [item for item in found_items(response) if item["account_version"] % 1 == 0]
         through = last
         if "LastEvaluatedKey" in response and items:
             newest = int(items[-1]["account_version"])
@@ -139,10 +142,10 @@ class JournalVersions(NamedTuple):
             deadline.check("reading a table")
             if after is not None:
                 query["ExclusiveStartKey"] = {"account_id": account, **to_dynamodb({"transaction_id": after})}
-            response = self.client.query(**query, ConsistentRead=True)
+            response = Request(self.client, "query", query | {"ConsistentRead": True}).take()
             last = response.get("LastEvaluatedKey")
             after = from_dynamodb(last)["transaction_id"] if last else None
-            yield TablePage(list(map(from_dynamodb, response["Items"])), after)
+            yield TablePage(list(found_items(response)), after)
             if after is None:
                 return
 

@@ -95,9 +95,10 @@ def attribute[Value](item: Mapping[str, Any], name: str, kind: type[Value]) -> V
 def version(item: Mapping[str, Any], name: str) -> int:
     """The attribute, a whole number of 0 or more. Raises KeyError, TypeError and ValueError."""
     number = item[name] if isinstance(item[name], int) else attribute(item, name, Decimal)
-    if isinstance(number, bool) or number < 0 or number != int(number):
+    whole = int(number)
+    if whole != number or whole < 0 or isinstance(number, bool):
         raise ValueError(f"{name}: expected a whole number, got {number}")
-    return int(number)
+    return whole
 
 
 _EXPECTATIONS = {

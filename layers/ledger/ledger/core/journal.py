@@ -145,11 +145,13 @@ class JournalEntry(Struct, frozen=True):
     def account_ids(self) -> tuple[str, ...]:
         """The transaction's accounts: those that the request names, and the others of a reversal. Of a pool it is the
         shard."""
-        named = [self.request.get(field) for field in ACCOUNT_FIELDS] + ids_in_legs(self.request.get("legs"))
+        named = [self.request[field] for field in ACCOUNT_FIELDS if field in self.request]
+        if "legs" in self.request:
+            named += ids_in_legs(self.request["legs"])
         others = self.outcome.reversal.other_account_ids if self.outcome.reversal else ()
-        texts = (each for each in (*named, self.account_id, *others) if isinstance(each, str))
+        texts = [each for each in (*named, self.account_id, *others) if isinstance(each, str)]
         if self.shards:
-            texts = (on_shard(each, self.shards) for each in texts)
+            texts = [on_shard(each, self.shards) for each in texts]
         return tuple(dict.fromkeys(texts))
 
     def on(self, account_id: str) -> EntryId:
@@ -282,9 +284,14 @@ def sealed_fields(entry: JournalEntry) -> dict[str, Any]:
     fields = outcome_to_json(entry.outcome)
     if entry.outcome.reason is None:
         del fields["reason"]
-    fields["account_id"], fields["home_account_id"] = entry.account_id, entry.home_account_id
-    fields["transaction_id"], fields["request"] = entry.transaction_id, entry.request
-    fields["rules"], fields["sent"] = entry.rules, entry.sender.sent
+    fields |= {
+        "account_id": entry.account_id,
+        "home_account_id": entry.home_account_id,
+        "transaction_id": entry.transaction_id,
+        "request": entry.request,
+        "rules": entry.rules,
+        "sent": entry.sender.sent,
+    }
     if entry.sender.first:
         fields["first_sent"] = entry.sender.first
     if entry.shards:
