@@ -17,12 +17,13 @@ from conditional_writes import dynamodb_client
 from ledger.account_reading import answer_or_error
 from ledger.batch_poster import BatchPoster
 from ledger.core.post_requests import decode_event, decode_text
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode_from
 from ledger.core.transaction_types.base import Door
 from ledger.lines import Lines
-from ledger.synchronous import State, SynchronousPoster
+from ledger.synchronous import NO_CALLER, State, SynchronousPoster
 from ledger.tables import LedgerTables
-from workers.function_url import body_of, http_response, is_http
+from workers.function_url import body_of, caller_of, http_response, is_http
 from workers.invocation import deadline_of
 from workers.logs import function_logger
 
@@ -37,6 +38,8 @@ tables = LedgerTables(
 dynamodb = dynamodb_client()
 lines = Lines(dynamodb, os.environ["LOCKS_TABLE"])
 minor_units, double_entry = os.environ["MINOR_UNITS"] == "on", os.environ["DOUBLE_ENTRY"] == "on"
+has_url = os.environ["HAS_URL"] == "on"
+"""Then its callers' policy lets them come by the URL alone, and none of them can write the event that names them."""
 poster = BatchPoster(dynamodb, tables, lines, minor_units, double_entry)
 synchronous = SynchronousPoster(partial(decode_from, Door.TRANSACTIONS), poster)
 cold_start.finished()
@@ -54,10 +57,19 @@ def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
 
 def answer_to(event: Any, context: LambdaContext) -> dict[str, Any]:
     request = decode_text(body_of(event)) if is_http(event) else decode_event(event)
-    answer = synchronous.answer(request, context.aws_request_id, deadline_of(context))
+    answer = synchronous.answer(request, context.aws_request_id, sender_of(event), deadline_of(context))
     for measured in answer.measurements:
         measured.emit(metrics)
     metrics.add_metric("Unknown", MetricUnit.Count, answer.count(State.UNKNOWN))
     counts = {str(state): number for state in State if (number := answer.count(state))}
     logger.info("answered", extra={"dry_run": request.dry_run, **counts})
     return {"outcomes": answer.outcomes}
+
+
+def sender_of(event: Any) -> str:
+    """The principal that called the function's URL. Raises InvalidMessage if Lambda hasn't checked who it is."""
+    if not (has_url and is_http(event)):
+        return NO_CALLER
+    if caller := caller_of(event):
+        return caller
+    raise InvalidMessage("requestContext: expected the caller's id, as a URL of the type AWS_IAM has it")

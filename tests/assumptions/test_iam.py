@@ -10,7 +10,12 @@ from tests.assumptions.conftest import rests_on
 from tests.assumptions.places import Place
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/Journal"
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:post:live"
 BUS = "arn:aws:events:us-east-1:123456789012:event-bus/outcomes"
+
+
+KINDS = {"dynamodb:LeadingKeys": "stringList", "lambda:InvokedViaFunctionUrl": "boolean"}
+"""Of the values of a request's keys that are no text."""
 
 
 def decision(place: Place, action: str, resource: str, condition: Mapping[str, Any], given: Mapping[str, str]) -> str:
@@ -21,9 +26,8 @@ def decision(place: Place, action: str, resource: str, condition: Mapping[str, A
         ActionNames=[action],
         ResourceArns=[resource],
         ContextEntries=[
-            {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": "stringList" if many else "string"}
+            {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": KINDS.get(name, "string")}
             for name, value in given.items()
-            for many in [name.endswith("Keys")]
         ],
     )
     return str(answer["EvaluationResults"][0]["EvalDecision"])
@@ -51,3 +55,11 @@ def test_a_role_can_be_held_to_events_of_a_type(place: Place, detail_type: str, 
     condition = {"StringEquals": {"events:detail-type": "TransactionRefused"}}
     given = {"events:detail-type": detail_type}
     assert decision(place, "events:PutEvents", BUS, condition, given) == decided
+
+
+@rests_on("https://docs.aws.amazon.com/lambda/latest/dg/urls-auth.html#urls-condition-keys")
+@pytest.mark.parametrize(("by_url", "decided"), [("true", "allowed"), ("", "implicitDeny")])
+def test_a_role_can_be_held_to_a_functions_url(place: Place, by_url: str, decided: str) -> None:
+    condition = {"Bool": {"lambda:InvokedViaFunctionUrl": "true"}}
+    given = {"lambda:InvokedViaFunctionUrl": by_url} if by_url else {}
+    assert decision(place, "lambda:InvokeFunction", FUNCTION, condition, given) == decided

@@ -24,6 +24,8 @@ CODE = """
 import json, os, boto3, datetime, zoneinfo
 
 def handler(event, context):
+    if "requestContext" in event:
+        return {"statusCode": 200, "body": event["requestContext"]["authorizer"]["iam"]["userId"]}
     if "Records" not in event:
         noon = datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.timezone.utc)
         return {name: str(noon.astimezone(zoneinfo.ZoneInfo(name)))[11:] for name in event.get("time_zones", [])}
@@ -127,20 +129,21 @@ def test_the_messages_that_a_function_names_come_again_and_the_others_are_delete
 
 
 @rests_on("https://docs.aws.amazon.com/lambda/latest/dg/urls-auth.html")
-def test_a_functions_url_refuses_who_has_not_signed_or_with_another_key(polled: Polled) -> None:
+def test_a_functions_url_names_who_has_signed_and_refuses_others(polled: Polled) -> None:
     functions = polled.place.client("lambda")
     assert "amazonaws.com" in functions.meta.endpoint_url, "it has no such address"
     functions.create_function_url_config(FunctionName=polled.function, AuthType="AWS_IAM")
     try:
         url, own = functions.get_function_url_config(FunctionName=polled.function)["FunctionUrl"], boto3.Session()
         region, keys = functions.meta.region_name, own.get_credentials().get_frozen_credentials()
-        statuses = []
+        answers = []
         for key in (keys, Credentials(keys.access_key, "another", keys.token), None):
             request = AWSRequest("POST", url, {"Content-Type": "application/json"}, "{}")
             if key:
                 SigV4Auth(key, "lambda", region).add_auth(request)
-            statuses.append(URLLib3Session().send(request.prepare()).status_code)
-        assert statuses == [200, 403, 403]
+            answers.append(URLLib3Session().send(request.prepare()))
+        assert [answer.status_code for answer in answers] == [200, 403, 403]
+        assert answers[0].text == own.client("sts").get_caller_identity()["UserId"]
     finally:
         functions.delete_function_url_config(FunctionName=polled.function)
 

@@ -142,6 +142,9 @@ ASSERTED = ("published", "dead_lettered", "state", "balance", "available", "comp
 
 
 def _answer(response: dict[str, Any]) -> Iterator[str]:
+    if "statusCode" in response:
+        yield str(response["statusCode"])
+        response = json.loads(response["body"])
     if "error" in response:
         yield response["error"]["code"]
     known = {name: response[name] for name in ASSERTED if response.get(name) is not None}

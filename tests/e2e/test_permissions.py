@@ -3,7 +3,9 @@
 tests/unit/test_template.py has the actions of each role, exactly. That they suffice is shown by the functions' work.
 """
 
+import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import boto3
@@ -11,12 +13,21 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.deployed import Bank
-from tests.support.template import FOLDERS, deployed
+from tests.support.template import FOLDERS, deployed, resources
 from tools.local_aws import stack
 from tools.local_aws.server import REGION
 
 ACCOUNT = {"account_id": {"S": "somebody"}}
 ENTRY = ACCOUNT | {"transaction_id": {"S": "t"}}
+
+
+def session_of(bank: Bank, role: str) -> boto3.Session:
+    """With credentials of the role."""
+    sts = bank.stack.endpoint.client("sts")
+    credentials = sts.assume_role(RoleArn=role, RoleSessionName="test")["Credentials"]
+    return boto3.Session(
+        credentials["AccessKeyId"], credentials["SecretAccessKey"], credentials["SessionToken"], REGION
+    )
 
 
 class AsTheFunction:
@@ -26,11 +37,7 @@ class AsTheFunction:
         """A function without a queue of its own tries that of the transactions."""
         self.stack, self.function_name = bank.stack, bank.stack[f"{FOLDERS[folder]}Name"]
         configuration = bank.stack.endpoint.client("lambda").get_function_configuration(FunctionName=self.function_name)
-        sts = bank.stack.endpoint.client("sts")
-        credentials = sts.assume_role(RoleArn=configuration["Role"], RoleSessionName="test")["Credentials"]
-        session = boto3.Session(
-            credentials["AccessKeyId"], credentials["SecretAccessKey"], credentials["SessionToken"], REGION
-        )
+        session = session_of(bank, configuration["Role"])
         services = ("dynamodb", "sqs", "events", "lambda")
         clients: list[Any] = [session.client(service, endpoint_url=bank.stack.endpoint.url) for service in services]
         self.dynamodb, self.sqs, self.events, self.lambda_ = clients
@@ -99,6 +106,31 @@ def test_what_it_has_no_business_with_is_refused(
 ) -> None:
     with pytest.raises(ClientError, match=r"not authorized|AccessDenied"):
         attempt(functions[function])
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [("off", nullcontext()), ("on", pytest.raises(ClientError, match="AccessDenied"))],
+    ids=["without a URL", "with one"],
+)
+def test_a_caller_by_the_policy_invokes_post_transactions_directly_only_while_it_has_no_url(
+    bank: Bank, state: str, expected: AbstractContextManager[object]
+) -> None:
+    """On AWS the policy with a URL allows calls by it: tests/assumptions/test_lambda.py."""
+    policy = resources("AWS::IAM::ManagedPolicy", PostTransactionsUrlState=state)["PostTransactionsCallerPolicy"]
+    function = bank.stack["PostTransactionsFunctionName"]
+    arn = f"arn:aws:lambda:{REGION}:000000000000:function:{function}"
+    sub = {"Sub": "${PostTransactionsFunction.Arn}:live"}
+    document = json.dumps(policy["PolicyDocument"]).replace(json.dumps(sub), json.dumps(arn))
+    iam, name = bank.stack.endpoint.client("iam"), f"caller-{state}"
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    role = iam.create_role(
+        RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    )["Role"]["Arn"]
+    iam.put_role_policy(RoleName=name, PolicyName="caller", PolicyDocument=document)
+    client = session_of(bank, role).client("lambda", endpoint_url=bank.stack.endpoint.url)
+    with expected:
+        assert "error" in json.load(client.invoke(FunctionName=function, Payload="{}")["Payload"])
 
 
 def test_the_stack_has_the_resources_that_tests_read_from_the_template(bank: Bank) -> None:

@@ -74,6 +74,7 @@ post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT
 post_transactions/04-an-opening: invalid
 post_transactions/05-no-transactions: INVALID_REQUEST
+post_transactions/06-by-its-url: 200, posted, acc-frank s-0003=POSTED
 upsert_profiles/01-first-entries: acc-alice preferences.language="fr", acc-alice preferences.theme="dark"
 upsert_profiles/02-deeper-path: acc-alice limits.card.abroad.currency="EUR", acc-alice limits.card.abroad.day=250
 upsert_profiles/03-later-wins: acc-alice preferences.theme="light"

@@ -32,7 +32,7 @@ def asking(worker: int, *bodies: Body) -> Callable[[Bank], Asked]:
         client = bank.clients[worker]
         synchronous = SynchronousPoster(decode, BatchPoster(client, NAMES, Lines(client, LOCKS)))
         request = PostRequest([json.dumps(body) for body in bodies], dry_run=False)
-        return Asked(synchronous.answer(request, "call", Deadline.after(CALL_SECONDS)).outcomes)
+        return Asked(synchronous.answer(request, "call", "caller", Deadline.after(CALL_SECONDS)).outcomes)
 
     return ask
 

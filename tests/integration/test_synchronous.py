@@ -1,26 +1,29 @@
 """`post_transactions` answers with what the journal has, or says that nothing was tried, or that it doesn't know."""
 
+import io
 import json
+import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ReadTimeoutError
 
 from tests.support.bodies import Body
 from tests.support.in_process import Aws
 from tests.support.ledger import Ledger
+from tests.support.template import PROJECT
 from tools.local_aws.day import believable_day
 from tools.local_aws.functions import Context, post_transactions
 from tools.local_aws.server import Endpoint
 from tools.teller.message_files import queue_of
 from tools.teller.message_queues import MessageQueue
 
-CALLER = "AROAEXAMPLE:shop"
 PERIODS = ("day", "month")
 LIMITS: list[dict[str, Any]] = [
     *({"name": per, "of": "debits", "per": per, "time_zone": "Europe/Paris", "amount": "500.25"} for per in PERIODS),
@@ -50,6 +53,11 @@ def function(ledger: Ledger) -> ModuleType:
     return post_transactions(ledger.dynamodb, ledger.tables, ledger.locks_table)
 
 
+@pytest.fixture
+def with_url(ledger: Ledger) -> ModuleType:
+    return post_transactions(ledger.dynamodb, ledger.tables, ledger.locks_table, HAS_URL="on")
+
+
 def invoke(function: ModuleType, event: Any, seconds: float = 60) -> dict[str, Any]:
     """The answer, as JSON brings it to the caller."""
     answer: dict[str, Any] = json.loads(json.dumps(function.lambda_handler(event, Context(seconds))))
@@ -65,10 +73,16 @@ def states(found: list[dict[str, Any]]) -> list[str]:
     return [outcome["state"] for outcome in found]
 
 
-def by_url(function: ModuleType, body: str | bytes, *, encoded: bool = False) -> tuple[int, Any]:
+def signed_by(user_id: Any) -> dict[str, Any]:
+    return {"iam": {"userId": user_id}}
+
+
+def by_url(
+    function: ModuleType, body: str | bytes, authorizer: Any = None, *, encoded: bool = False
+) -> tuple[int, Any]:
     http = {"method": "POST", "path": "/"}
     text = b64encode(body.encode() if isinstance(body, str) else body).decode() if encoded else body
-    context = {"http": http, "authorizer": {"iam": {"callerId": CALLER}}}
+    context = {"http": http, "authorizer": authorizer}
     event = {"version": "2.0", "requestContext": context, "body": text, "isBase64Encoded": encoded}
     response = invoke(function, event)
     return response["statusCode"], json.loads(response["body"])
@@ -97,12 +111,78 @@ def test_each_transaction_is_answered_in_its_place_with_its_entry(ledger: Ledger
     }
 
 
-def test_the_entry_says_lambda_whatever_caller_the_event_names(ledger: Ledger, function: ModuleType) -> None:
-    by_url(function, json.dumps({"transactions": [PAYMENT]}))
-    outcomes(function, PAYMENT, PAYMENT | {"transaction_id": "t-2"})
-    sent = {entry["transaction_id"]: entry["sent"] for entry in ledger.items(ledger.tables.journal)}
-    assert (sent["t-1"]["sent_by"], sent["t-2"]["sent_by"]) == ("lambda", "lambda")
-    assert [sent[each]["message_id"].rpartition("#")[2] for each in ("t-1", "t-2")] == ["0", "1"]
+def senders(ledger: Ledger) -> dict[str, str]:
+    """By the id of the transaction."""
+    return {
+        each["transaction_id"]: each["sent"]["sent_by"]
+        for each in ledger.items(ledger.tables.journal)
+        if each["account_version"] > 1
+    }
+
+
+def test_the_sender_is_the_caller_of_the_url_and_of_a_repetition_the_first(
+    ledger: Ledger, with_url: ModuleType
+) -> None:
+    event = json.loads((PROJECT / "events/post_transactions/06-by-its-url.json").read_text())
+    [of_role] = json.loads(invoke(with_url, event | {"body": json.dumps({"transactions": [PAYMENT]})})["body"])[
+        "outcomes"
+    ]
+    two = json.dumps({"transactions": [PAYMENT, PAYMENT | {"transaction_id": "t-2"}]})
+    status, answer = by_url(with_url, two, signed_by("AIDAEXAMPLE"))
+    assert (status, answer["outcomes"][0]) == (200, of_role)
+    assert senders(ledger) == {"t-1": "AROA4EXAMPLE7PAYMENTS:payments-api", "t-2": "AIDAEXAMPLE"}
+    places = {each["sent"]["message_id"][-2:] for each in ledger.items(ledger.tables.journal)}
+    assert {"#0", "#1"} <= places
+
+
+def test_a_direct_invocation_says_lambda(ledger: Ledger, function: ModuleType, with_url: ModuleType) -> None:
+    outcomes(function, PAYMENT)
+    outcomes(with_url, PAYMENT | {"transaction_id": "t-2"})
+    assert senders(ledger) == {"t-1": "lambda", "t-2": "lambda"}
+
+
+def test_without_a_url_no_event_is_believed_that_looks_like_a_urls(ledger: Ledger, function: ModuleType) -> None:
+    for number, authorizer in enumerate([signed_by("AROAVICTIM:payments"), None, {"iam": {"userId": 7}}]):
+        body = json.dumps({"transactions": [PAYMENT | {"transaction_id": f"t-{number}"}]})
+        assert by_url(function, body, authorizer)[0] == 200
+    assert senders(ledger) == dict.fromkeys(("t-0", "t-1", "t-2"), "lambda")
+
+
+UNCHECKED: dict[str, Any] = {
+    "none, as of a URL that checks nobody": None,
+    "of another kind": {"jwt": {"claims": {"sub": "AROAVICTIM:payments"}}},
+    "without an id": {"iam": {"userArn": "arn:aws:iam::123456789012:user/u", "callerId": "AIDAEXAMPLE"}},
+    "a list": [signed_by("AIDAEXAMPLE")],
+    "an empty id": signed_by(""),
+    "a number as the id": signed_by(7),
+    "no id": signed_by(None),
+    "a list as the id": signed_by(["AIDAEXAMPLE"]),
+    "a blank in the id": signed_by("AIDA EXAMPLE"),
+    "a line break in the id": signed_by("AIDAEXAMPLE\n"),
+    "an id that looks like another": signed_by("АIDAEXAMPLE"),  # noqa: RUF001
+    "an id of 257 characters": signed_by("A" * 257),
+}
+
+
+@pytest.mark.parametrize("dry_run", [False, True], ids=["", "dry run"])
+@pytest.mark.parametrize("authorizer", UNCHECKED.values(), ids=UNCHECKED)
+def test_an_event_of_a_url_without_a_checked_caller_is_refused(
+    ledger: Ledger, with_url: ModuleType, authorizer: Any, *, dry_run: bool
+) -> None:
+    body = json.dumps({"transactions": [PAYMENT], "dry_run": dry_run})
+    reason = "requestContext: expected the caller's id, as a URL of the type AWS_IAM has it"
+    assert by_url(with_url, body, authorizer) == (400, {"error": {"code": "INVALID_REQUEST", "reason": reason}})
+    assert ledger.account("a").version == 1
+
+
+def test_a_caller_of_the_url_cannot_name_another_in_its_request(ledger: Ledger, with_url: ModuleType) -> None:
+    victim = {"requestContext": {"http": {}, "authorizer": signed_by("AROAVICTIM:payments")}}
+    for more in (victim, {"sent_by": "AROAVICTIM:payments"}):
+        status, answer = by_url(with_url, json.dumps({"transactions": [PAYMENT]} | more), signed_by("AIDAEXAMPLE"))
+        assert (status, answer["error"]["code"]) == (400, "INVALID_REQUEST")
+        forged = json.dumps({"transactions": [PAYMENT | more]})
+        assert states(by_url(with_url, forged, signed_by("AIDAEXAMPLE"))[1]["outcomes"]) == ["invalid"]
+    assert ledger.account("a").version == 1
 
 
 def test_an_id_is_posted_once_by_both_ways_and_has_one_answer(ledger: Ledger, function: ModuleType) -> None:
@@ -230,6 +310,37 @@ def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
 def test_a_request_that_is_none_is_refused_with_a_sentence(function: ModuleType, event: Any, reason: str) -> None:
     error = invoke(function, event)["error"]
     assert (error["code"], error["reason"][: len(reason)]) == ("INVALID_REQUEST", reason)
+
+
+def test_the_pages_code_posts_by_both_ways(
+    ledger: Ledger, function: ModuleType, with_url: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret"), ("DEFAULT_REGION", "eu-west-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    page = (PROJECT / "docs/synchronous.md").read_text()
+    direct, signed = (run(code) for code in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+
+    def as_lambda(FunctionName: str, Payload: str) -> dict[str, Any]:  # noqa: N803
+        return {"Payload": io.StringIO(json.dumps(invoke(function, json.loads(Payload))))}
+
+    def as_url(request: AWSPreparedRequest) -> SimpleNamespace:
+        assert "/eu-west-1/lambda/aws4_request" in request.headers["Authorization"]
+        status, answer = by_url(with_url, request.body, signed_by("AIDAEXAMPLE"))
+        return SimpleNamespace(status_code=status, content=json.dumps(answer), text=json.dumps(answer))
+
+    direct["functions"], signed["client"] = SimpleNamespace(invoke=as_lambda), SimpleNamespace(send=as_url)
+    for post, place in ((direct["post"], "a function"), (signed["post"], "https://url")):
+        [outcome] = post(place, PAYMENT)
+        assert (outcome["state"], outcome["account_version"]) == ("posted", 2)
+        with pytest.raises(RuntimeError, match="array"):
+            post(place)
+
+
+def run(code: str) -> dict[str, Any]:
+    """The names that the code defines."""
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names
 
 
 def test_the_url_takes_the_same_request_with_all_digits(ledger: Ledger, function: ModuleType) -> None:

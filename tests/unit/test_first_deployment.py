@@ -129,6 +129,17 @@ def what_calls_a_function_calls_its_alias(resources: Resources, _: dict[str, str
                 yield f"{name}: lets call the newest code, not the deployed version"
 
 
+def no_caller_of_a_url_can_write_the_event_that_names_its_caller(
+    resources: Resources, given: dict[str, str]
+) -> Iterator[str]:
+    for name, policy in of_kind(resources, "AWS::IAM::ManagedPolicy"):
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+            calls = "lambda:InvokeFunction" in statement["Action"] and "Url" not in statement["Action"]
+            by_url = statement.get("Condition") == {"Bool": {"lambda:InvokedViaFunctionUrl": "true"}}
+            if calls and by_url != ("PostTransactionsUrlState" in given):
+                yield f"{name}: lets invoke a function that believes its event, or refuses all calls"
+
+
 def a_job_that_is_not_done_is_missed_in_time(resources: Resources, _: dict[str, str]) -> Iterator[str]:
     for name, alarm in of_kind(resources, "AWS::CloudWatch::Alarm"):
         if name.endswith("UnfinishedAlarm") and alarm["Properties"]["Metrics"][0]["Expression"] != "FILL(done, 0)":
@@ -155,6 +166,7 @@ OF_RESOURCES: list[Rule] = [
     a_key_of_kms_is_used_if_one_is_given,
     every_change_publishes_a_version,
     what_calls_a_function_calls_its_alias,
+    no_caller_of_a_url_can_write_the_event_that_names_its_caller,
     a_job_that_is_not_done_is_missed_in_time,
 ]
 
@@ -228,6 +240,7 @@ PLANTED = {
     "F12": ("SSEEnabled: !If [HasKey, true, false]", "SSEEnabled: true", "AWS's managed key costs its requests"),
     "a fixed name": ("Name: !Sub ${AWS::StackName}-outcomes", "Name: outcomes", "another stack has the same name"),
     "one name": ("ExpiredHoldsSchedule:", "ExpireHoldsSchedule:", "a parameter and a resource have one name"),
+    "forged callers": ('- Bool: { lambda:InvokedViaFunctionUrl: "true" }', "- Ref: AWS::NoValue", "believes its event"),
     "plain HTTP": ("Sid: TlsOnly", "Sid: Nothing", "takes plain HTTP"),
     "any sender": ("- HasAdministrators\n", "- HasProducers\n", "senders aren't those of AdministratorRoleArns"),
 }
@@ -247,6 +260,7 @@ ONLY: dict[str, Callable[[dict[str, str]], bool]] = {
     "F7": on_aws,
     "F11": lambda given: on_aws(given) and "ReconcileState" not in given,
     "F12": lambda given: "KmsKeyArn" not in given,
+    "forged callers": lambda given: "PostTransactionsUrlState" in given,
     "plain HTTP": on_aws,
     "any sender": lambda given: on_aws(given) and ("ProducerRoleArns" in given) != ("AdministratorRoleArns" in given),
 }

@@ -135,6 +135,7 @@ def post_transactions(dynamodb: Endpoint, tables: Tables, locks_table: str, **va
         "LOCKS_TABLE": locks_table,
         "MINOR_UNITS": "on",
         "DOUBLE_ENTRY": "off",
+        "HAS_URL": "off",
     }
     return load_function("post_transactions", dynamodb, fixed | variables)
 

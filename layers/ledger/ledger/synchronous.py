@@ -56,8 +56,8 @@ class Answer(NamedTuple):
         return sum(outcome["state"] == state for outcome in self.outcomes)
 
 
-UNKNOWN = "lambda"
-"""In place of the sender's id: whoever may invoke the function can write an event that names any caller of its URL."""
+NO_CALLER = "lambda"
+"""In place of the sender's id, of a direct invocation: Lambda doesn't tell a function who invoked it."""
 PERHAPS_POSTED = 2
 """The receive count of a message that was delivered before, so that its own entry is read with its accounts: nobody
 knows whether a call is a repetition, and what is waiting or invalid writes nothing that would meet the entry."""
@@ -69,10 +69,10 @@ class SynchronousPoster(NamedTuple):
     decode: Callable[[str], TransactionMessage]
     poster: Poster
 
-    def answer(self, request: PostRequest, request_id: str, deadline: Deadline) -> Answer:
-        """Posts the request's transactions, or with `dry_run` says what would become of them now."""
+    def answer(self, request: PostRequest, request_id: str, sent_by: str, deadline: Deadline) -> Answer:
+        """Posts the transactions of a request by this principal, or with `dry_run` says what would become of them."""
         now = datetime.now(UTC)
-        messages = [self._message(body, f"{request_id}#{n}", now) for n, body in enumerate(request.bodies)]
+        messages = [self._message(body, f"{request_id}#{n}", sent_by, now) for n, body in enumerate(request.bodies)]
         decoded = [message for message in messages if message.disposition is None]
         measurements: list[Measurement] = []
         if request.dry_run:
@@ -81,8 +81,8 @@ class SynchronousPoster(NamedTuple):
             measurements = self.poster.post(decoded, deadline)
         return Answer(list(map(_outcome, messages)), measurements)
 
-    def _message(self, body: str, message_id: str, now: datetime) -> QueuedTransaction:
-        message: QueuedTransaction = QueueMessage(message_id, "", body, PERHAPS_POSTED, now, {}, UNKNOWN)
+    def _message(self, body: str, message_id: str, sent_by: str, now: datetime) -> QueuedTransaction:
+        message: QueuedTransaction = QueueMessage(message_id, "", body, PERHAPS_POSTED, now, {}, sent_by)
         try:
             message.content = self.decode(body)
         except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)

@@ -7,6 +7,8 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+from workers.queue_messages import PRINCIPAL_ID
+
 
 def is_http(event: Any) -> bool:
     """Whether the function was invoked by its URL."""
@@ -14,6 +16,17 @@ def is_http(event: Any) -> bool:
         case {"requestContext": {"http": {}}}:
             return True
     return False
+
+
+def caller_of(event: dict[str, Any]) -> str | None:
+    """The id of the principal that signed the request, as IAM has told Lambda. None if the event has no such id.
+
+    Lambda writes it, unless somebody invoked the function directly: then the event is whatever they wrote.
+    """
+    match event:
+        case {"requestContext": {"authorizer": {"iam": {"userId": str(caller)}}}} if PRINCIPAL_ID.fullmatch(caller):
+            return caller
+    return None
 
 
 def body_of(event: dict[str, Any]) -> str:

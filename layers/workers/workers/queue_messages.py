@@ -270,9 +270,11 @@ def message_from_record(record: dict[str, Any]) -> QueueMessage[Any]:
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+PRINCIPAL_ID = re.compile(r"[!-~]{1,256}")
+"""Of a principal, as IAM has it: of a role `AROA…:session`, of a user `AIDA…`."""
 _SYSTEM_ATTRIBUTES = {
     "ApproximateReceiveCount": (re.compile(r"[1-9][0-9]{0,5}"), 'a number of deliveries, such as "1"'),
-    "SenderId": (re.compile(r"[!-~]{1,256}"), 'the id of a principal, such as "AROAEXAMPLE:payments"'),
+    "SenderId": (PRINCIPAL_ID, 'the id of a principal, such as "AROAEXAMPLE:payments"'),
     "SentTimestamp": (re.compile(r"[0-9]{1,14}"), 'milliseconds since 1970, such as "1772280000000"'),
 }
 
