@@ -82,7 +82,10 @@ class Account(Struct, frozen=True):
         """The account at this time: with the interest until then, and nothing used of limits whose period is over."""
         if self.posted_at == posted_at or not (self.interest.rate or self.limits):
             return self
-        return replace(self, interest=self._interest_at(posted_at), limits=in_period(self.limits, posted_at))
+        limits = in_period(self.limits, posted_at)
+        if limits is self.limits and not self.interest.rate:
+            return self
+        return replace(self, interest=self._interest_at(posted_at), limits=limits)
 
     def as_of(self, posted_at: str) -> Self:
         """The account at this time, for a decision: the time is its `posted_at`, so it is brought there once."""
@@ -90,8 +93,10 @@ class Account(Struct, frozen=True):
 
     def _interest_at(self, posted_at: str) -> Interest:
         """A time that is damaged adds none."""
+        if not self.interest.rate:
+            return self.interest
         begin, end = time_of(self.posted_at or ""), time_of(posted_at)
-        if not self.interest.rate or not begin or not end:
+        if not begin or not end:
             return self.interest
         try:
             begin, end = begin.astimezone(UTC), end.astimezone(UTC)

@@ -169,7 +169,7 @@ def in_period(limits: Limits, posted_at: str) -> Limits:
     nothing back."""
     minute = minute_of(posted_at)
     for each in limits:
-        if each.rule.period_of(minute) > each.period:
+        if each.rule.time_zone is not None and each.rule.period_of(minute) > each.period:
             break
     else:
         return limits

@@ -273,9 +273,10 @@ class TransactionMessage(
         )
         if decision.reason:
             return after
+        changes = self.changes(after)
         if after.limits:
-            after = replace(after, limits=self.limits_after(after, decision.amount, context or Context()))
-        return replace(after, **self.changes(after))
+            changes = {"limits": self.limits_after(after, decision.amount, context or Context()), **changes}
+        return replace(after, **changes)
 
     def _given_numbers(self) -> Iterator[tuple[str, Decimal, NumberRange]]:
         for field, expected in self.numbers:
