@@ -23,9 +23,13 @@ TABLE = {
 }
 
 
+CLIENT = Engine().client()
+"""Of all orders: it is slow to make."""
+
+
 class Accounts(VersionedTable):
     def __init__(self, engine: Engine) -> None:
-        self.client = engine.client()
+        self.client = engine.attach(CLIENT)
         self.client.create_table(**TABLE)
         super().__init__(self.client, "Accounts", "id")
         self.put("alice", 0)

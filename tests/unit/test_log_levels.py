@@ -1,9 +1,10 @@
 """At each LogLevel, a function's metrics pass Lambda's filter, and its lines are those of the level.
 
-Each function runs in a process of its own, because loggers are the process's. The root logger is set up as Lambda's
-runtime does it (awslambdaric, bootstrap.py: `_setup_logging`).
+Each function runs in a process of its own, because loggers are the process's: a fork of one that has imported the
+packages. The root logger is set up as Lambda's runtime does it (awslambdaric, bootstrap.py: `_setup_logging`).
 """
 
+import functools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ FILTER = TEMPLATE["Globals"]["Function"]["LoggingConfig"]["ApplicationLogLevel"]
 LEVELS = TEMPLATE["Parameters"]["LogLevel"]["AllowedValues"]
 
 INVOKE = """
-import json, logging, os, sys
+import logging
 
 class Formatter(logging.Formatter):
     def format(self, record):
@@ -45,14 +46,28 @@ app.metrics.flush_metrics()
 """
 
 
+IN_FORKS = f"""
+import json, os, sys
+import aws_lambda_powertools, boto3, msgspec
+
+for folder, environment in json.loads(sys.argv[1]):
+    print(json.dumps({{"begins": [folder, environment["POWERTOOLS_LOG_LEVEL"]]}}), flush=True)
+    if not os.fork():
+        os.environ.update(environment)
+        sys.path.insert(0, environment["FOLDER"])
+        exec({INVOKE!r})
+        sys.exit()
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0, (folder, environment)
+"""
+
+
 WITH_A_BATCH = {"process_transactions": {"Posted", "ReturnedToQueue", "ColdStart"}}
 
 
-def lines_of(folder: str, level: str) -> list[dict[str, Any]]:
-    """The lines that Lambda sends to the log of an invocation. A line without a level counts as INFO."""
+def environment_of(folder: str, level: str) -> dict[str, str]:
     variables = FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]
-    environment = {name: "1" if isinstance(value, dict) else str(value) for name, value in variables.items()} | {
-        "PYTHONPATH": os.pathsep.join([str(PROJECT / "functions" / folder), str(PROJECT), *sys.path]),
+    return {name: "1" if isinstance(value, dict) else str(value) for name, value in variables.items()} | {
+        "FOLDER": str(PROJECT / "functions" / folder),
         "POWERTOOLS_METRICS_NAMESPACE": "Teller",
         "POWERTOOLS_LOG_LEVEL": level,
         "AWS_LAMBDA_LOG_LEVEL": FILTER,
@@ -62,34 +77,50 @@ def lines_of(folder: str, level: str) -> list[dict[str, Any]]:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
     }
-    finished = subprocess.run(
-        [sys.executable, "-c", INVOKE], env=environment, capture_output=True, text=True, check=False
+
+
+@functools.cache
+def lines() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The lines that Lambda sends to the log of an invocation, by case. A line without a level counts as INFO."""
+    asked = json.dumps([(folder, environment_of(folder, level)) for folder, level in CASES])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path])}
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_FORKS, asked], env=environment, capture_output=True, text=True, check=False
     )
-    assert not finished.returncode, finished.stderr
-    lines = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert not ran.returncode, ran.stderr
     order = ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"]
-    return [line for line in lines if order.index(line.get("level", "INFO")) >= order.index(FILTER)]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in map(json.loads, ran.stdout.splitlines()):
+        if "begins" in line:
+            found[tuple(line["begins"])] = of_case = []
+        elif order.index(line.get("level", "INFO")) >= order.index(FILTER):
+            of_case.append(line)
+    return found
 
 
-def metrics_of(lines: list[dict[str, Any]]) -> set[str]:
-    directives = [directive for line in lines if "_aws" in line for directive in line["_aws"]["CloudWatchMetrics"]]
+def metrics_of(lines_of_case: list[dict[str, Any]]) -> set[str]:
+    directives = [
+        directive for line in lines_of_case if "_aws" in line for directive in line["_aws"]["CloudWatchMetrics"]
+    ]
     return {metric["Name"] for directive in directives for metric in directive["Metrics"]}
 
 
-CASES = [*(("process_transactions", level) for level in LEVELS), *((folder, "ERROR") for folder in FOLDERS)]
+CASES = dict.fromkeys(
+    [*(("process_transactions", level) for level in LEVELS), *((folder, "ERROR") for folder in FOLDERS)]
+)
 
 
-@pytest.mark.parametrize(("folder", "level"), dict.fromkeys(CASES))
+@pytest.mark.parametrize(("folder", "level"), CASES)
 def test_no_log_level_silences_a_metric_and_lines_are_those_of_the_level_with_times_that_lambda_reads(
     folder: str, level: str
 ) -> None:
     assert FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
-    lines = lines_of(folder, level)
-    assert metrics_of(lines) >= {"Counted"} | WITH_A_BATCH.get(folder, set())
-    written = [(line.get("logger"), line["level"]) for line in lines if "a line" in line.get("message", "")]
+    of_case = lines()[folder, level]
+    assert metrics_of(of_case) >= {"Counted"} | WITH_A_BATCH.get(folder, set())
+    written = [(line.get("logger"), line["level"]) for line in of_case if "a line" in line.get("message", "")]
     shown = ["DEBUG", "INFO", "WARNING", "ERROR"][LEVELS.index(level) :]
     assert written == [(logger, one) for logger in (None, "workers.batches") for one in shown]
-    assert not [line for line in lines if line.get("message") == "found credentials"]
-    times = [line["timestamp"] for line in lines if line.get("service") == folder and "level" in line]
+    assert not [line for line in of_case if line.get("message") == "found credentials"]
+    times = [line["timestamp"] for line in of_case if line.get("service") == folder and "level" in line]
     assert times
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", time) for time in times)  # RFC 3339
