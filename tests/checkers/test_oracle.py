@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
@@ -73,6 +73,8 @@ of_many_digits = messages_of(few_ids, many_ids, any_amounts, large_limits, exact
 IN_DEBT = "in debt"
 WITHOUT_A_RULE = "XTS"
 AT_ANY_TIME = Context(posted_at=oracle.LONG_AGO)
+in_fewer_examples = settings(max_examples=settings().max_examples // 2)
+"""Each is a day of many messages."""
 
 
 @st.composite
@@ -112,6 +114,7 @@ def test_the_oracle_and_the_rules_agree(
 ) -> None:
     seen: set[tuple[str, str]] = set()
 
+    @in_fewer_examples
     @given(days(messages, limit, currency))
     def agree(messages: Sequence[TransactionMessage]) -> None:
         for _ in agreed(messages, seen):
@@ -196,6 +199,7 @@ def sales(draw: st.DrawFn) -> list[TransactionMessage]:
 def test_whatever_is_moved_among_accounts_each_currency_sums_to_zero_at_every_moment() -> None:
     seen: set[tuple[str, str]] = set()
 
+    @in_fewer_examples
     @given(sales())
     def agree(messages: Sequence[TransactionMessage]) -> None:
         for books in agreed(messages, seen):

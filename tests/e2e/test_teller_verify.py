@@ -72,7 +72,7 @@ def test_an_interrupted_run_leaves_no_open_account_and_no_message_that_waits(
 ) -> None:
     def interrupted(its_run: Run, _: Step) -> None:
         its_run.open(its_run.account("interrupted"))
-        credits_ = [payment(its_run.accounts[0], f"credit-{number}", "5") for number in range(100)]
+        credits_ = [payment(its_run.accounts[0], f"credit-{number}", "5") for number in range(30)]
         hold = {"type": "hold", "transaction_id": "hold", "account_id": its_run.accounts[0], "amount": "3"}
         its_run.send("Transactions", [*credits_, hold])
         its_run.send("Transactions", [payment(its_run.account("interrupted-late"), "early", "1")])

@@ -78,7 +78,7 @@ def test_an_example_runs_as_a_program_and_again(path: Path, capsys: pytest.Captu
     assert capsys.readouterr().out
 
 
-def test_of_two_who_rename_an_item_none_is_lost_and_unknown_attributes_stay() -> None:
+def test_of_two_who_rename_an_item_none_is_lost_and_unknown_attributes_stay(every_case: bool) -> None:
     """A lost answer is no conflict, and a deleted item isn't made again."""
 
     def both_renamed(stage: Stage, outcomes: Sequence[Outcome]) -> None:
@@ -91,7 +91,8 @@ def test_of_two_who_rename_an_item_none_is_lost_and_unknown_attributes_stay() ->
 
     stage = Stage("optimistic_locking", {"id": "i", "name": "before", "lock_version": 1, "price": 7})
     workers = [lambda _, name=name: stage.example.rename("i", name) for name in "ab"]
-    assert explore(*workers, setup=stage.on, check=both_renamed).is_complete
+    tried = explore(*workers, setup=stage.on, check=both_renamed, budget=20_000 if every_case else 25)
+    assert tried.is_complete or not every_case
     with Engine() as engine, pytest.raises(LookupError):
         Stage("optimistic_locking").on(engine).example.rename("i", "ours")
 

@@ -31,11 +31,15 @@ ROOTS_BUCKET = "roots-of-the-ledger"
 
 
 def until(holds: Callable[[], object], claim: str, seconds: float = 180) -> None:
-    """Waits until `holds` returns a true value. Fails with the claim if the time is up."""
-    deadline = time.monotonic() + seconds
+    """Waits until `holds` returns a true value. Fails with the claim if the time is up.
+
+    It looks less often the longer it waits: each look takes time from what it waits for.
+    """
+    deadline, pause = time.monotonic() + seconds, 0.05
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {claim}"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(0.5, 1.3 * pause)
 
 
 @dataclass

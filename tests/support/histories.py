@@ -26,7 +26,7 @@ MOST_STEPS = 5
 type Step = tuple[timedelta, list[TransactionMessage], list[TransactionMessage]]
 """How much later the clock is, a batch, and what another worker posts before the batch commits."""
 
-in_fewer_examples = settings(max_examples=max(1, settings().max_examples // 4), deadline=None)
+in_fewer_examples = settings(max_examples=max(1, settings().max_examples // 8), deadline=None)
 messages = messages_of(st.sampled_from(NAMES), st.integers(1, 99).map(lambda number: f"t-{number:02}"))
 steps = st.tuples(
     st.timedeltas(-CLOCK_SKEW / MOST_STEPS, HOUR),  # all of them together are no wrong clock

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -307,6 +307,7 @@ MESSAGES = (any_messages(12, 25) | that_refer(any_messages(24, 50))).map(
 )
 
 
+@settings(max_examples=settings().max_examples // 2)  # Each is decided twice.
 @given(MESSAGES, st.integers(1, 7))
 def test_a_plan_is_a_pure_function_and_however_messages_are_batched_the_outcomes_are_the_same(
     messages: list[TransactionMessage], size: int
