@@ -19,6 +19,7 @@ from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from tests.checkers.books import Books, books_of, vanished, violations
 from tests.checkers.history import entries_of, flipped
+from tests.explore.scenario import Scenario
 from tests.support.in_process import IN_PROCESS, Aws, answered_by
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables
 from workers.queue_messages import Disposition, Done, QueueMessage
@@ -142,6 +143,20 @@ def each_once(*bodies: Body) -> Callable[[Bank, Sequence[Outcome]], None]:
         assert_none(vanished(map(json.dumps, bodies), after, ()))
 
     return check
+
+
+def at_once(
+    claim: str,
+    setup: Callable[[Engine], Bank],
+    *deliveries: Body | tuple[Body, ...],
+    again: Sequence[int] = (),
+    completes: bool = True,
+) -> Scenario:
+    """A worker is delivered each of these messages, or batches: those of the workers `again` a second time."""
+    batches = [each if isinstance(each, tuple) else (each,) for each in deliveries]
+    workers = [posting(number, *batch, receive_count=1 + (number in again)) for number, batch in enumerate(batches)]
+    distinct = {json.dumps(body): body for batch in batches for body in batch}
+    return Scenario(claim, workers, setup, each_once(*distinct.values()), completes=completes)
 
 
 def assert_none(problems: Iterable[str]) -> None:

@@ -132,7 +132,7 @@ SCENARIOS = [
         **calls(count, {"id": "v-1"}, {"id": "v-1"}, {"id": "v-2"}, left={102}),
         completes=False,
     ),
-    Scenario("two changes of one item both count", [change, change], tables, none_is_lost),
+    Scenario("two changes of one item both count", [change, change], tables, none_is_lost, budget=15),
     Scenario("two additions without a version both count", [add, add], tables, none_is_lost),
     Scenario("two additions in one transaction count once", [add_to_both, add_to_both], tables, none_is_lost),
     Scenario(

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.explore.bank import NOW, Opened, each_once, posting
+from tests.explore.bank import NOW, Opened, at_once
 from tests.explore.scenario import Scenario
 from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, void_hold
 
@@ -21,38 +21,17 @@ POST, PART, VOID, EXPIRE = (
 )
 
 SCENARIOS = [
-    Scenario("a hold is posted or voided", [posting(0, POST), posting(1, VOID)], HELD, each_once(POST, VOID)),
-    Scenario("a hold is posted or expires", [posting(0, PART), posting(1, EXPIRE)], HELD, each_once(PART, EXPIRE)),
-    Scenario(
-        "a hold is posted, voided or expires",
-        [posting(0, POST), posting(1, VOID), posting(2, EXPIRE)],
-        HELD,
-        each_once(POST, VOID, EXPIRE),
-        completes=False,
-    ),
-    Scenario(
-        "two postings of one hold don't exceed it",
-        [posting(0, POST), posting(1, PART)],
-        HELD,
-        each_once(POST, PART),
-    ),
-    Scenario(
-        "a hold is posted to an account that is paid meanwhile",
-        [posting(0, POST), posting(1, payment("p-5", 7, "bob"))],
-        HELD,
-        each_once(POST, payment("p-5", 7, "bob")),
-    ),
-    Scenario(
-        "a hold and a payment don't take the same money",
-        [posting(0, hold("h-2", 8)), posting(1, payment("p-3", -6))],
-        HELD,
-        each_once(hold("h-2", 8), payment("p-3", -6)),
-    ),
-    Scenario(
+    at_once("a hold is posted or voided", HELD, POST, VOID),
+    at_once("a hold is posted or expires", HELD, PART, EXPIRE),
+    at_once("a hold is posted, voided or expires", HELD, POST, VOID, EXPIRE, completes=False),
+    at_once("two postings of one hold don't exceed it", HELD, POST, PART),
+    at_once("a hold is posted to an account that is paid meanwhile", HELD, POST, payment("p-5", 7, "bob")),
+    at_once("a hold and a payment don't take the same money", HELD, hold("h-2", 8), payment("p-3", -6)),
+    at_once(
         "a hold and its own posting are in order",
-        [posting(0, hold("h-2", 8)), posting(1, hold("h-2", 8), post_hold("p-4", 8, hold_id="h-2"))],
         HELD,
-        each_once(hold("h-2", 8), post_hold("p-4", 8, hold_id="h-2")),
+        hold("h-2", 8),
+        (hold("h-2", 8), post_hold("p-4", 8, hold_id="h-2")),
     ),
 ]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.explore.bank import Opened, each_once, posting
+from tests.explore.bank import Opened, at_once
 from tests.explore.scenario import Scenario
 from tests.support.bodies import openings, payment, reverse, transfer
 
@@ -22,32 +22,20 @@ REFUNDS = [reverse("refund-17", None, name, "sale") for name in ("mia", "max")]
 OTHER_SIDE = reverse("refund-17", None, "alice", "sale", of_account_id="mia")
 
 SCENARIOS = [
-    Scenario(
-        "two payers of one payee, who has used the id too",
-        [posting(0, PAID), posting(1, CENT), posting(2, OWN)],
-        FUNDED,
-        each_once(PAID, CENT, OWN),
-        completes=False,
-    ),
-    Scenario(
+    at_once("two payers of one payee, who has used the id too", FUNDED, PAID, CENT, OWN, completes=False),
+    at_once(
         "an attacker's cent under a guessed id, before and after the payment, in one batch",
-        [posting(0, CENT, PAID), posting(1, PAID, CENT)],
         FUNDED,
-        each_once(PAID, CENT),
+        (CENT, PAID),
+        (PAID, CENT),
         completes=False,
     ),
-    Scenario(
-        "refunds of two merchants under one id",
-        [posting(number, refund) for number, refund in enumerate(REFUNDS)],
-        SOLD,
-        each_once(*REFUNDS),
-        completes=False,
-    ),
-    Scenario(
+    at_once("refunds of two merchants under one id", SOLD, *REFUNDS, completes=False),
+    at_once(
         "a refund by the merchant, and one by the customer under the same id",
-        [posting(0, REFUNDS[0]), posting(1, OTHER_SIDE)],
         SOLD,
-        each_once(REFUNDS[0], OTHER_SIDE),
+        REFUNDS[0],
+        OTHER_SIDE,
         completes=False,
     ),
 ]

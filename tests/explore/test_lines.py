@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from conditional_writes import Item
-from tests.explore.bank import LOCKS, NOW, Bank, Opened, each_once, posting
+from tests.explore.bank import LOCKS, NOW, Bank, Opened, at_once
 from tests.explore.scenario import Scenario
 from tests.support.bodies import opening, payment, transfer
 
@@ -15,41 +15,28 @@ A, B, C = payment("p-1", 10), payment("p-2", -20), payment("p-3", 5)
 OPENINGS = [opening("alice"), opening("bob"), payment("first", 50)]
 
 
-def contended(last_ticket: int | None) -> Callable[[Bank], None]:
-    """The account's line, with a record of the last ticket if there is one."""
+def in_line(last_ticket: int | None) -> Opened:
+    """The account is contended. Its line has a record of the last ticket if there is one."""
 
     def change(bank: Bank) -> None:
         bank.change_account("alice", **MARK)
         if last_ticket is not None:
             bank.put(LOCKS, {"lock_key": "line alice", "last_ticket": last_ticket})
 
-    return change
-
-
-def of_two(last_ticket: int | None) -> dict[str, object]:
-    return {
-        "workers": [posting(0, A), posting(1, B)],
-        "setup": Opened(*OPENINGS, then=contended(last_ticket)),
-        "check": each_once(A, B),
-    }
+    return Opened(*OPENINGS, then=change)
 
 
 SCENARIOS = [
-    Scenario("two workers commit in turn", **of_two(SERVED)),
-    Scenario("a line goes on behind a dead ticket", **of_two(SERVED + 1)),
-    Scenario("a line goes on if its record is new", **of_two(None), completes=False),
-    Scenario(
-        "three workers with two deliveries of one message commit once",
-        [posting(0, A), posting(1, A), posting(2, C)],
-        Opened(*OPENINGS, then=contended(SERVED)),
-        each_once(A, C),
-        completes=False,
-    ),
-    Scenario(
+    at_once("two workers commit in turn", in_line(SERVED), A, B),
+    at_once("a line goes on behind a dead ticket", in_line(SERVED + 1), A, B),
+    at_once("a line goes on if its record is new", in_line(None), A, B, completes=False),
+    at_once("three workers with two deliveries of one message commit once", in_line(SERVED), A, A, C, completes=False),
+    at_once(
         "a transfer between accounts with lines commits beside their payments",
-        [posting(0, transfer("t-1", 15)), posting(1, A), posting(2, payment("p-4", 3, "bob"))],
         Opened(*OPENINGS, then=lambda bank: [bank.change_account(name, **MARK) for name in ("alice", "bob")]),
-        each_once(transfer("t-1", 15), A, payment("p-4", 3, "bob")),
+        transfer("t-1", 15),
+        A,
+        payment("p-4", 3, "bob"),
         completes=False,
     ),
 ]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.explore.bank import Opened, each_once, posting
+from tests.explore.bank import Opened, at_once
 from tests.explore.scenario import Scenario
 from tests.support.bodies import closing, compound, opening, payment, set_limit, transfer
 
@@ -15,79 +15,29 @@ OPENED = [opening("alice", -20), opening("bob"), payment("first", 50), payment("
 BOTH, WITH_FEES = Opened(*OPENED), Opened(*OPENED, opening("fees"))
 
 SCENARIOS = [
-    Scenario(
-        "two deliveries of one payment post it once",
-        [posting(0, PAYMENT), posting(1, PAYMENT)],
-        BOTH,
-        each_once(PAYMENT),
-    ),
-    Scenario(
-        "a redelivery beside the first delivery posts the payment once",
-        [posting(0, PAYMENT), posting(1, PAYMENT, receive_count=2)],
-        BOTH,
-        each_once(PAYMENT),
-    ),
-    Scenario(
-        "a redelivery and another payment both count",
-        [posting(0, COUNTER, receive_count=2), posting(1, PAYMENT)],
-        BOTH,
-        each_once(COUNTER, PAYMENT),
-    ),
-    Scenario(
-        "three deliveries of one transfer post it once",
-        [posting(0, TRANSFER), posting(1, TRANSFER), posting(2, TRANSFER)],
-        BOTH,
-        each_once(TRANSFER),
-        completes=False,
-    ),
-    Scenario(
-        "two deliveries of an opening make one account",
-        [posting(0, opening("carol")), posting(1, opening("carol"))],
-        BOTH,
-        each_once(opening("carol")),
-    ),
-    Scenario(
-        "a payment and a transfer of one account both count",
-        [posting(0, COUNTER), posting(1, TRANSFER)],
-        BOTH,
-        each_once(COUNTER, TRANSFER),
-    ),
-    Scenario(
-        "two transfers back and forth both count",
-        [posting(0, TRANSFER), posting(1, BACK)],
-        BOTH,
-        each_once(TRANSFER, BACK),
-    ),
-    Scenario(
-        "two compounds that share accounts crosswise both count",
-        [posting(0, SALE), posting(1, CROSSWISE)],
-        WITH_FEES,
-        each_once(SALE, CROSSWISE),
-    ),
-    Scenario(
-        "a compound and a transfer of its second account both count",
-        [posting(0, SALE), posting(1, BACK)],
-        WITH_FEES,
-        each_once(SALE, BACK),
-    ),
-    Scenario(
-        "of two payments the balance covers one",
-        [posting(0, payment("p-3", -60)), posting(1, payment("p-4", -60))],
-        BOTH,
-        each_once(payment("p-3", -60), payment("p-4", -60)),
-    ),
-    Scenario(
+    at_once("two deliveries of one payment post it once", BOTH, PAYMENT, PAYMENT),
+    at_once("a redelivery beside the first delivery posts the payment once", BOTH, PAYMENT, PAYMENT, again=[1]),
+    at_once("a redelivery and another payment both count", BOTH, COUNTER, PAYMENT, again=[0]),
+    at_once("three deliveries of one transfer post it once", BOTH, *[TRANSFER] * 3, completes=False),
+    at_once("two deliveries of an opening make one account", BOTH, *[opening("carol")] * 2),
+    at_once("a payment and a transfer of one account both count", BOTH, COUNTER, TRANSFER),
+    at_once("two transfers back and forth both count", BOTH, TRANSFER, BACK),
+    at_once("two compounds that share accounts crosswise both count", WITH_FEES, SALE, CROSSWISE),
+    at_once("a compound and a transfer of its second account both count", WITH_FEES, SALE, BACK),
+    at_once("of two payments the balance covers one", BOTH, payment("p-3", -60), payment("p-4", -60)),
+    at_once(
         "a batch and its messages in another batch are posted once",
-        [posting(0, PAYMENT, TRANSFER), posting(1, TRANSFER, BACK)],
         BOTH,
-        each_once(PAYMENT, TRANSFER, BACK),
+        (PAYMENT, TRANSFER),
+        (TRANSFER, BACK),
         completes=False,
     ),
-    Scenario(
+    at_once(
         "a closing, a limit and a payment leave the account sound",
-        [posting(0, closing("close", "bob")), posting(1, set_limit("l-1", -5, "bob")), posting(2, BACK)],
         BOTH,
-        each_once(closing("close", "bob"), set_limit("l-1", -5, "bob"), BACK),
+        closing("close", "bob"),
+        set_limit("l-1", -5, "bob"),
+        BACK,
         completes=False,
     ),
 ]

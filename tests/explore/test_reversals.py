@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.explore.bank import Opened, each_once, posting
+from tests.explore.bank import Opened, at_once
 from tests.explore.scenario import Scenario
 from tests.support.bodies import compound, opening, payment, reverse, transfer
 
@@ -17,44 +17,30 @@ SOLD = Opened(opening("alice"), opening("bob"), opening("fees"), payment("first"
 NOT_YET_SOLD = Opened(opening("alice"), opening("bob"), opening("fees"), payment("first", 100))
 
 SCENARIOS = [
-    Scenario(
-        "reversals through both sides don't exceed the transfer",
-        [posting(0, THIS_SIDE), posting(1, OTHER_SIDE)],
-        SENT,
-        each_once(THIS_SIDE, OTHER_SIDE),
-        completes=False,
-    ),
-    Scenario(
+    at_once("reversals through both sides don't exceed the transfer", SENT, THIS_SIDE, OTHER_SIDE, completes=False),
+    at_once(
         "two reversals of one payment don't exceed it",
-        [posting(0, reverse("r-3", 15, of_transaction_id="p-1")), posting(1, reverse("r-4", of_transaction_id="p-1"))],
         SENT,
-        each_once(reverse("r-3", 15, of_transaction_id="p-1"), reverse("r-4", of_transaction_id="p-1")),
+        reverse("r-3", 15, of_transaction_id="p-1"),
+        reverse("r-4", of_transaction_id="p-1"),
     ),
-    Scenario(
-        "a reversal and a payment of its money both count",
-        [posting(0, OTHER_SIDE), posting(1, payment("p-2", -40, "bob"))],
-        SENT,
-        each_once(OTHER_SIDE, payment("p-2", -40, "bob")),
-    ),
-    Scenario(
+    at_once("a reversal and a payment of its money both count", SENT, OTHER_SIDE, payment("p-2", -40, "bob")),
+    at_once(
         "a reversal that depends on another's rejection is decided as things are",
-        [posting(0, TOO_MUCH), posting(1, OTHER_SIDE), posting(2, TOO_MUCH)],
         SENT,
-        each_once(TOO_MUCH, OTHER_SIDE),
+        TOO_MUCH,
+        OTHER_SIDE,
+        TOO_MUCH,
         completes=False,
     ),
-    Scenario(
+    at_once(
         "a reversal that crosses its compound's second delivery is of one compound",
-        [posting(0, SALE), posting(1, SALE, BACK, receive_count=2)],
         NOT_YET_SOLD,
-        each_once(SALE, BACK),
+        SALE,
+        (SALE, BACK),
+        again=[1],
     ),
-    Scenario(
-        "a compound is reversed once, by whichever of its accounts",
-        [posting(0, BACK), posting(1, BACK_BY_BOB)],
-        SOLD,
-        each_once(BACK, BACK_BY_BOB),
-    ),
+    at_once("a compound is reversed once, by whichever of its accounts", SOLD, BACK, BACK_BY_BOB),
 ]
 
 

@@ -57,7 +57,9 @@ def results_of(left: dict[Any, tuple[Any, ...]]) -> Counter[str]:
     return Counter(reason or status for status, reason, *_ in left.values())
 
 
-@pytest.mark.parametrize("competing", ["nobody", "a worker with the same batch"])
+@pytest.mark.parametrize(
+    "competing", [pytest.param("nobody", marks=pytest.mark.exhaustive), "a worker with the same batch"]
+)
 def test_a_batch_leaves_what_it_leaves_without_a_fault(
     aws: Endpoint, dynamodb: Endpoint, competing: str, inject: Inject
 ) -> None:

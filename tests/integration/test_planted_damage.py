@@ -11,7 +11,7 @@ from tools.local_aws.server import Endpoint
 
 EACH = ("nothing", "nothing held", *PLANTED, *HELD_PLANTED)
 LONG = [
-    pytest.param(each, True, marks=[] if number % 4 == 0 else pytest.mark.exhaustive)
+    pytest.param(each, True, marks=[] if number % 8 == 0 else pytest.mark.exhaustive)
     for number, each in enumerate(EACH)
 ]
 """A page is replayed as a short journal is: a sample of what may be planted is enough."""
@@ -80,7 +80,9 @@ def test_the_reversals_of_a_long_journal_are_known_from_one_invocation_to_the_ne
     assert mismatches(held.report()) == ""
 
 
-@pytest.mark.parametrize("pages", [False, True], ids=["whole", "long journals"])
+@pytest.mark.parametrize(
+    "pages", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["whole", "long journals"]
+)
 def test_reversals_during_the_replay_are_no_mismatch(
     held: Reconciled, monkeypatch: pytest.MonkeyPatch, pages: bool
 ) -> None:

@@ -148,6 +148,17 @@ def swap(ledger: Reconciled) -> None:
     ledger.put_entry(other | {name: one[name] for name in places} | {"balance_after": before + other["amount"]})
 
 
+def number_anew(ledger: Reconciled) -> None:
+    """Without a payment of bob's, and without a gap: the entries after it have other versions and balances."""
+    journal = [item for item in ledger.items(ledger.tables.journal) if item["account_id"] == "bob"]
+    _, left_out, *later_entries = sorted(journal, key=lambda item: item["account_version"])
+    ledger.delete_entry(left_out["transaction_id"], "bob")
+    for entry in later_entries:
+        version, balance = entry["account_version"] - 1, entry["balance_after"] - left_out["amount"]
+        ledger.put_entry(entry | {"account_version": version, "balance_after": balance})
+    ledger.change_account("bob", version=version, balance=balance)
+
+
 def raise_balance(ledger: Reconciled) -> None:
     """A payment that nobody sent, as the newest entry, and the account as it would be after it."""
     account, entry = ledger.account_item(), ledger.entry("t-1")
@@ -212,6 +223,7 @@ PLANTED: Planted = {
     "another sender": (change_entry("t-8", "carol", sent=ANOTHER_SENDER), "carol: broken seal"),
     "another seal": (change_entry("t-8", "carol", seal="0" * 43), "carol: broken seal"),
     "two entries swapped": (swap, "bob: broken seal, changed account"),
+    "versions given anew": (number_anew, "bob: broken seal"),
     "a raised balance with an entry that says so": (raise_balance, "alice: broken seal"),
     "an entry of another account": (copy_from_another_account, "alice: broken seal, changed account, wrong request"),
     "another currency": (change_entry("t-1", "alice", currency="USD"), "alice: broken seal, wrong currency"),
