@@ -174,6 +174,7 @@ REJECTED = {
     "a freeze of a closed account": (freeze(), CLOSED, "ACCOUNT_CLOSED"),
     "a debit of a frozen account, below the limit": (payment(-999), NO_DEBITS, "ACCOUNT_FROZEN"),
     "a credit of a frozen account": (payment(1), NO_CREDITS, "ACCOUNT_FROZEN"),
+    "a cent's credit of a frozen account": (payment("0.01"), NO_CREDITS, "ACCOUNT_FROZEN"),
     "a hold on a frozen account that has too many": (
         hold(1, "h-20"),
         replace(FULL, frozen=Frozen(debits=True)),

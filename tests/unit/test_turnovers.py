@@ -2,7 +2,13 @@
 
 from decimal import Decimal
 
+from msgspec.structs import replace
+
+from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.transaction_types import HISTORIC
+from ledger.core.transaction_types.base import TransactionMessage
 from ledger.core.turnovers import MOST_CURRENCIES, TrialBalance, Turnover, Turnovers
+from tests.support.samples import NOW, entry_of, payment, transfer
 
 SUMS = TrialBalance(
     "2026-03-01T01:57:55.000+00:00",
@@ -19,6 +25,35 @@ def test_sums_that_do_not_agree_are_named_with_their_currency() -> None:
     assert list(SUMS.wrong(double_entry=False)) == [lost]
     assert list(SUMS.wrong(double_entry=True)) == [lost, "JPY: the balances sum to -1, expected 0 in double entry"]
     assert list(SUMS._replace(accounts_left_out=1).wrong(double_entry=True)) == []
+
+
+def entry(amount: str, message: TransactionMessage | None = None, posted_at: str = NOW) -> JournalEntry:
+    outcome = Outcome("POSTED", None, Decimal(amount), Decimal(0), 1, posted_at, "EUR")
+    return entry_of(message or payment(1), outcome)
+
+
+def test_a_part_of_a_unit_comes_in_or_goes_out_a_transfer_moves_it_and_an_imported_history_has_no_sum() -> None:
+    half, historic = Decimal("0.5"), entry("0.5")
+    historic = replace(historic, request=historic.request | {"type": HISTORIC})
+    entries = [entry("0.5"), entry("-0.5"), entry("-0.5", transfer(1)), historic]
+    expected = [Turnover(came_in=half), Turnover(went_out=half), Turnover(moved=-half), Turnover()]
+    assert [Turnover().with_entry(each) for each in entries] == expected
+
+
+def test_what_was_before_a_moment_is_known_of_the_moment_that_was_kept_and_of_one_after_the_last_entry() -> None:
+    before, then, after = (f"2026-03-0{day}T00:00:00.000+00:00" for day in (1, 2, 3))
+    turnovers = Turnovers(then).with_entries(entry("1", posted_at=at) for at in (before, then, after))
+    assert turnovers.before == Turnover(came_in=Decimal(1))
+    assert turnovers.at(then, after) is turnovers
+    assert turnovers.at(after, then).before == turnovers.total == Turnover(came_in=Decimal(3))
+    assert turnovers.at(after, after).before is None
+    assert turnovers.at(after, after).with_entries([entry("1", posted_at=after)]).since is None
+
+
+def test_an_account_whose_sum_is_not_known_is_left_out_of_a_report_of_texts() -> None:
+    report = TrialBalance(NOW).plus("EUR", None).plus("CHF", Turnover(Decimal(3), Decimal("0.50"))).as_report()
+    of_francs = {"came_in": "3", "went_out": "0.5", "balances": "2.5"}
+    assert report == {"as_of": NOW, "accounts_left_out": 1, "currencies": {"CHF": of_francs}}
 
 
 def test_accounts_of_more_currencies_than_a_report_has_room_for_are_left_out() -> None:
