@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from rich.console import Console
 
 from benchmarks import (
+    beside_import,
+    books,
     contention,
     costs,
     counted,
@@ -35,6 +37,8 @@ BENCHMARKS = {
         "1 to 32 workers on one account, against stock Powertools, with a plot; and what quiet accounts notice",
     ),
     "mesh": (mesh.main, "1 to 40 workers on transfers among many hot accounts, in virtual time"),
+    "beside_import": (beside_import.main, "payments while accounts are imported, in virtual time"),
+    "books": (books.main, "CPU time of a history of a million entries, of its export and of each query"),
     "night": (night.main, "a night of the reconciliation, by the length of the history"),
     "outcomes": (
         outcomes.main,

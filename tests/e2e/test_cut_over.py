@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -22,15 +23,17 @@ import pytest
 from tests.support.bodies import payment
 from tests.support.command import Command
 from tests.support.deployed import PARAMETERS, Bank, until
+from tests.support.reporting import Say
 from tools import restore
-from tools.local_aws import stack
+from tools.local_aws import scheduler, stack
 from tools.local_aws.scheduler import run_job
 from tools.local_aws.server import PROJECT
 from tools.teller import exporting
 from tools.teller.deployment import Deployment
 from tools.teller.places import path_of
 
-ACCOUNTS = 2_000
+ACCOUNTS = int(os.environ.get("TELLER_CUT_OVER_ACCOUNTS", "2000"))
+"""`make soak` has 20,000."""
 COLUMNS = ["account_id", "currency", "balance", "overdraft_limit", "source_reference", "as_of", "holds"]
 CURRENCIES = ("EUR", "USD", "JPY")
 
@@ -40,9 +43,7 @@ def write_files(directory: Path) -> dict[str, Decimal]:
     totals: dict[str, Decimal] = defaultdict(Decimal)
     with (directory / "accounts.csv").open("w", newline="") as one, (directory / "history.csv").open("w") as other:
         accounts = csv.writer(one)
-        accounts.writerow(
-            ["account_id", "currency", "balance", "overdraft_limit", "source_reference", "as_of", "holds"]
-        )
+        accounts.writerow(COLUMNS)
         other.write("account_id,transaction_id,amount,posted_at\n")
         for number in range(ACCOUNTS):
             name, currency = f"moved-{number}", CURRENCIES[number % 3]
@@ -82,32 +83,42 @@ def sent(file: Path) -> int:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(2400 + ACCOUNTS / 4)
 def test_accounts_with_a_history_are_moved_by_an_import_that_is_killed_twice(
-    own_bank: Bank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_bank: Bank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say
 ) -> None:
+    began = time.monotonic()
+
+    def done(step: str) -> None:
+        say(f"after {time.monotonic() - began:,.0f} s: {step}")
+
     bank, totals, made = own_bank, write_files(tmp_path), tmp_path / "history"
     files = [str(tmp_path / name) for name in ("accounts.csv", "history.csv")]
     assert begin(bank, "import", files[0], "--history", files[1], "--into", str(made)).wait() == 0
+    done("the history's files are made")
     load(bank, made / "journal")
+    done("the history is in a new table")
     deployment = Deployment(bank.stack.name, bank.stack.endpoint.url)
     restore.deliver(deployment, is_wanted=False)
     label = restore.restore(deployment, "moved", datetime.now(UTC).replace(microsecond=0))
     parameters = PARAMETERS | {"RestoredTables": "moved", "RestoredJournalStreamLabel": label}
     bank = Bank(stack.deploy(bank.stack.endpoint, **parameters), bank.pid, bank.log)
     restore.deliver(deployment, is_wanted=True)
+    done("the stack uses it")
 
     named = ",".join(f"{currency}={total}" for currency, total in totals.items())
     importing = ("import", str(made / "accounts.jsonl"), "--totals", named)
     for part in (1, 2):
         killed = begin(bank, *importing)
-        until(lambda part=part: sent(made / "accounts.jsonl") >= part * ACCOUNTS / 3, "a part was sent")
+        until(lambda part=part: sent(made / "accounts.jsonl") >= part * ACCOUNTS / 3, "a part was sent", ACCOUNTS)
         killed.kill()
         assert killed.wait() < 0
+        done(f"killed, {part} of 2")
     command = Command(bank.stack)
     answer = command.json(*importing)
     assert (answer["imported"], answer["different"]) == (ACCOUNTS, 0)
     assert {currency: Decimal(total) for currency, total in answer["totals"].items()} == totals
+    done("the sums are proved")
 
     bank.transactions.process(payment("t-1", 100, "moved-9"), payment("core-1", -1, "moved-9"))
     [letter] = bank.transactions.take_dead_letters()
@@ -115,9 +126,11 @@ def test_accounts_with_a_history_are_moved_by_an_import_that_is_killed_twice(
     books = bank.books()
     assert len(books.entries) == 4 * ACCOUNTS + 1
     assert {account.version for name, account in books.accounts.items() if name != "moved-9"} == {4}
+    monkeypatch.setattr(scheduler, "LONGEST_SECONDS", 120 + ACCOUNTS / 5)
     report = run_job(bank.stack, "reconcile_accounts", datetime.now(UTC), whole=True)
     assert (report["accounts_checked"], report["accounts_skipped"], report["mismatches"]) == (ACCOUNTS, 0, 0)
     assert bank.take_unpublished() == []
+    done("all is replayed")
 
     monkeypatch.setattr(exporting, "LONGEST_POSTING", -timedelta(minutes=1))  # what was posted just now, too
     manifest = command.json("export", str(tmp_path / "books"))
@@ -126,6 +139,7 @@ def test_accounts_with_a_history_are_moved_by_an_import_that_is_killed_twice(
         currency: total + (100 if currency == "EUR" else 0) for currency, total in totals.items()
     }
     assert manifest["sums"]["journal"] == manifest["sums"]["accounts"]
+    done("all is exported")
     asked = command.json("query", "trial_balance", str(tmp_path / "books"), "--set", "day=2025-02-01")
     assert {row["currency"]: Decimal(row["balance"]) for row in asked["rows"]} == {
         currency: sum(-number for number in range(index, ACCOUNTS, 3)) for index, currency in enumerate(CURRENCIES)

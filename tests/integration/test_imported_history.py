@@ -5,6 +5,8 @@ No local engine has ImportTable: the items of the files are written one by one.
 
 import gzip
 import json
+import re
+import textwrap
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -13,12 +15,14 @@ from typing import Any
 import pytest
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from ledger.core.currencies import MINOR_UNITS
+from ledger.core.journal import entry_from_item, entry_item
 from ledger.core.republish_requests import RepublishAccount, republish_event
 from tests.support.bodies import payment, reverse
 from tests.support.reconciling import Reconciled, in_pages, mismatches
 from tools.local_aws.functions import Context, read_accounts, republish_outcomes
-from tools.local_aws.server import Endpoint
-from tools.teller.account_files import messages_from
+from tools.local_aws.server import PROJECT, Endpoint
+from tools.teller.account_files import checked, messages_from
 from tools.teller.failures import Failure
 from tools.teller.history import make
 
@@ -58,7 +62,9 @@ def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, t
     for path in (tmp_path / "made" / "journal").iterdir():
         for line in gzip.decompress(path.read_bytes()).splitlines():
             item = json.loads(line)["Item"]
-            assert to_dynamodb(from_dynamodb(item)) == item
+            read = from_dynamodb(item)
+            assert to_dynamodb(read) == item
+            assert entry_item(entry_from_item(read)) == read
             ledger.client.put_item(TableName=ledger.tables.journal, Item=item)
     return ledger
 
@@ -165,6 +171,15 @@ def test_a_wrong_row_is_named_and_nothing_is_left(tmp_path: Path, history: str |
         made(tmp_path, history=history)
     assert expected in "\n".join([raised.value.reason, *raised.value.details])
     assert not (tmp_path / "made").exists()
+
+
+def test_the_page_has_files_that_are_right(tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "migrating.md").read_text()
+    files = [textwrap.dedent(text) for text in re.findall(r"```csv\n(.*?\n) *```", page, re.DOTALL)]
+    assert made(tmp_path, *files)["entries"] == 3
+    [totals] = re.findall(r"--totals (\S+) --dry-run", page)
+    sums = {currency: Decimal(total) for currency, total in re.findall(r"(\w+)=([-.\d]+)", totals)}
+    assert checked(tmp_path / "made" / "accounts.jsonl", MINOR_UNITS.get).totals == sums
 
 
 def test_all_digits_are_kept(tmp_path: Path) -> None:

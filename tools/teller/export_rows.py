@@ -72,15 +72,15 @@ def account_rows(item: bytes) -> Rows:
         "status": str(account.status),
         "version": account.version,
         "posted_at": account.posted_at,
-        **_spelled("balance", account.balance),
-        **_spelled("held", account.held),
-        **_spelled("overdraft_limit", account.overdraft_limit),
+        **_both("balance", account.balance),
+        **_both("held", account.held),
+        **_both("overdraft_limit", account.overdraft_limit),
         "decimal_places": account.decimal_places,
         "seal": account.seal,
     }
     rows: list[tuple[str, Row]] = [("accounts", row)]
     for hold_id, hold in account.open_holds.items():
-        named = {"account_id": account.account_id, "hold_id": hold_id, **_spelled("remaining", hold.remaining)}
+        named = {"account_id": account.account_id, "hold_id": hold_id, **_both("remaining", hold.remaining)}
         rows.append(("holds", named | {"expires_at": hold.expires_at}))
     return Rows(rows, account.currency, account.balance)
 
@@ -91,6 +91,10 @@ class _Text(msgspec.Struct, gc=False):
 
 class _Number(msgspec.Struct, gc=False):
     N: Decimal
+
+
+class _Whole(msgspec.Struct, gc=False):
+    N: int
 
 
 class _Map(msgspec.Struct, gc=False):
@@ -111,8 +115,8 @@ class _Entry(msgspec.Struct, gc=False):
 
     account_id: _Text
     transaction_id: _Text
-    format: _Number
-    rules: _Number
+    format: _Whole
+    rules: _Whole
     request: _Map
     sent: _SentMap
     seal: _Text
@@ -120,7 +124,7 @@ class _Entry(msgspec.Struct, gc=False):
     amount: _Number
     balance_after: _Number
     currency: _Text
-    account_version: _Number
+    account_version: _Whole
     posted_at: _Text
     home_account_id: _Text | None = None
     reason: _Text | None = None
@@ -128,7 +132,10 @@ class _Entry(msgspec.Struct, gc=False):
     held_after: _Number | None = None
 
 
-_entries = msgspec.json.Decoder(_Entry)
+_entries = msgspec.json.Decoder(_Entry, strict=False)
+"""Not strict: DynamoDB's numbers are texts."""
+_encode = msgspec.json.Encoder().encode
+_NOTHING = ("0", "0")
 
 
 def entry_rows(item: bytes) -> Rows:
@@ -137,9 +144,11 @@ def entry_rows(item: bytes) -> Rows:
     if entry.format.N != FORMAT:
         raise ValueError(f"format: expected {FORMAT}, got {entry.format.N}")
     request = _plain(entry.request.M)
-    account_id, version, posted_at = entry.account_id.S, int(entry.account_version.N), entry.posted_at.S
-    home = entry.home_account_id
-    held_after = entry.held_after.N if entry.held_after else Decimal(0)
+    named, home = request.get, entry.home_account_id
+    account_id, version, posted_at = entry.account_id.S, entry.account_version.N, entry.posted_at.S
+    amount, balance_after = _spelled(entry.amount.N), _spelled(entry.balance_after.N)
+    held_after = _spelled(entry.held_after.N) if entry.held_after else _NOTHING
+    kind = named("type")
     row = {
         "day": posted_at[:10],
         "account_id": account_id,
@@ -147,28 +156,31 @@ def entry_rows(item: bytes) -> Rows:
         "posted_at": posted_at,
         "transaction_id": request["transaction_id"] if home else entry.transaction_id.S,
         "home_account_id": home.S if home else account_id,
-        "type": request.get("type"),
+        "type": kind,
         "status": entry.status.S,
         "reason": entry.reason.S if entry.reason else None,
         "rejecting_account_id": entry.rejecting_account_id.S if entry.rejecting_account_id else None,
         "currency": entry.currency.S,
-        **_spelled("amount", entry.amount.N),
-        **_spelled("balance_after", entry.balance_after.N),
-        **_spelled("held_after", held_after),
-        "occurred_at": request.get("occurred_at"),
-        "description": request.get("description"),
-        "source_reference": request.get("source_reference"),
-        "request": msgspec.json.encode(request).decode(),
+        "amount": amount[0],
+        "amount_decimal": amount[1],
+        "balance_after": balance_after[0],
+        "balance_after_decimal": balance_after[1],
+        "held_after": held_after[0],
+        "held_after_decimal": held_after[1],
+        "occurred_at": named("occurred_at"),
+        "description": named("description"),
+        "source_reference": named("source_reference"),
+        "request": _encode(request).decode(),
         "sent_by": entry.sent.M.sent_by.S,
         "sent_at": entry.sent.M.sent_at.S,
         "seal": entry.seal.S,
-        "rules": int(entry.rules.N),
+        "rules": entry.rules.N,
     }
     rows: list[tuple[str, Row]] = [("journal", row)]
-    for name, value in (request.get("metadata") or {}).items():
+    for name, value in (named("metadata") or {}).items():
         key = {"day": row["day"], "account_id": account_id, "account_version": version}
         rows.append(("metadata", key | {"name": name, "value": value}))
-    return Rows(rows, entry.currency.S, Decimal(0) if request.get("type") == HISTORIC else entry.amount.N)
+    return Rows(rows, entry.currency.S, Decimal(0) if kind == HISTORIC else entry.amount.N)
 
 
 def _plain(values: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -180,11 +192,14 @@ def _value(value: dict[str, Any]) -> Any:
     return _plain(value["M"]) if "M" in value else read_body(msgspec.json.encode({"value": value}))["value"]
 
 
-def _spelled(name: str, amount: Decimal) -> dict[str, str | None]:
-    """The amount as a text, and beside it the same as a decimal number if it fits."""
+def _spelled(amount: Decimal) -> tuple[str, str | None]:
+    """The amount as a text, and the same as a decimal number if it fits."""
     text = format_decimal(amount)
-    is_short = len(text) <= DECIMAL_PLACES
-    return {name: text, f"{name}_decimal": text if is_short or fits(amount) else None}
+    return text, text if len(text) <= DECIMAL_PLACES or fits(amount) else None
+
+
+def _both(name: str, amount: Decimal) -> dict[str, str | None]:
+    return dict(zip((name, f"{name}_decimal"), _spelled(amount), strict=True))
 
 
 def fits(amount: Decimal) -> bool:

@@ -30,6 +30,7 @@ from tools.teller.progress import progress_bar
 
 SEGMENTS = 64
 """Of each table. After a break those that are whole are kept."""
+PARQUET = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1"
 QUERIES = Path(__file__).parent / "queries"
 type Items = Callable[[str, int], Iterator[bytes]]
 """The items of a table, `Accounts` or `Journal`, in a segment of it, as DynamoDB's JSON."""
@@ -218,7 +219,7 @@ def _convert(part: Path, directory: Path, name: str, table_name: str, has_csv: b
         by_month = f", PARTITION_BY (month), OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}-{{i}}'"
     else:
         target /= f"{name}-0.parquet"
-    copies = [f"(SELECT *{month} {rows}) TO '{_quoted(target)}' (FORMAT parquet, COMPRESSION zstd{by_month})"]
+    copies = [f"(SELECT *{month} {rows}) TO '{_quoted(target)}' ({PARQUET}{by_month})"]
     if has_csv:
         folder = directory / "csv" / table_name
         folder.mkdir(exist_ok=True, parents=True)

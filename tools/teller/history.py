@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import time_of, timestamp
 from ledger.core.decoding import TELLERS_OWN, check_id, sentence_of
-from ledger.core.journal import JournalEntry, Outcome, Sender, Sent, entry_item, seal_of
+from ledger.core.journal import FORMAT, JournalEntry, Outcome, Sender, Sent, seal_of
 from ledger.core.money import EXACT, format_decimal, is_json_number, normalized
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import RULES, Status
@@ -274,7 +274,7 @@ def _make_bucket(directory: Path, name: str, now: str, number: int) -> Made:
     with gzip.GzipFile(directory / "journal" / f"{number:05}.json.gz", "wb", compresslevel=1, mtime=0) as file:
         for historic in _lines(part.with_suffix(".history"), HistoricRow):
             if entry := bucket.add_entry(historic):
-                file.write(encode({"Item": _in_dynamodb(entry_item(entry))}) + b"\n")
+                file.write(encode({"Item": _item(entry)}) + b"\n")
                 entries += 1
     with part.with_suffix(".jsonl").open("wb") as out:
         for account in bucket.accounts.values():
@@ -349,12 +349,28 @@ def _posted_at(text: str) -> str:
     return timestamp(time)
 
 
-def _in_dynamodb(values: dict[str, Any]) -> dict[str, Any]:
-    """An entry's item, whose numbers are exact, as DynamoDB's JSON. The library's way takes four times as long."""
-    return {name: {"S": value} if type(value) is str else _typed(value) for name, value in values.items()}
+def _item(entry: JournalEntry) -> dict[str, Any]:
+    """The item of an entry that was made here, as DynamoDB's JSON. The library's way takes ten times as long."""
+    outcome, sent = entry.outcome, entry.sender.sent
+    return {
+        "account_id": {"S": entry.account_id},
+        "transaction_id": {"S": entry.transaction_id},
+        "format": {"N": str(FORMAT)},
+        "rules": {"N": str(entry.rules)},
+        "request": {"M": _texts(entry.request)},
+        "sent": {
+            "M": {"sent_by": {"S": sent.sent_by}, "message_id": {"S": sent.message_id}, "sent_at": {"S": sent.sent_at}}
+        },
+        "seal": {"S": entry.seal},
+        "status": {"S": outcome.status},
+        "amount": {"N": format_decimal(outcome.amount)},
+        "balance_after": {"N": format_decimal(outcome.balance_after)},
+        "currency": {"S": outcome.currency},
+        "account_version": {"N": str(outcome.account_version)},
+        "posted_at": {"S": outcome.posted_at},
+    }
 
 
-def _typed(value: Any) -> dict[str, Any]:
-    if type(value) is Decimal:
-        return {"N": format_decimal(value)}
-    return {"M": _in_dynamodb(value)} if type(value) is dict else {"N": str(value)}
+def _texts(request: dict[str, Any]) -> dict[str, Any]:
+    """All values of a historic transaction's request are texts, but for its metadata: a map of texts."""
+    return {name: {"S": each} if type(each) is str else {"M": _texts(each)} for name, each in request.items()}

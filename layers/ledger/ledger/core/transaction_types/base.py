@@ -336,6 +336,8 @@ class AccountMessage(TransactionMessage, frozen=True):
 
 def _canonical(value: Any) -> Any:
     match value:
+        case str():  # most are
+            return value
         case Decimal():
             return format_decimal(value)
         case datetime():
