@@ -151,3 +151,14 @@ def test_on_a_prod_stack_nothing_is_changed_without_a_yes(
     assert (out, status) == ("", 2), err
     assert "is a prod stack: to " in err
     assert "add --yes" in err
+
+
+def test_a_trial_balance_is_shown_with_its_moment_and_the_accounts_that_it_leaves_out() -> None:
+    euros = {"came_in": "1200", "went_out": "200.5", "balances": "999.5"}
+    trial_balance = {"as_of": "2026-11-21T01:57:55.000+00:00", "accounts_left_out": 3, "currencies": {"EUR": euros}}
+    at = "2026-11-21T02:00:00+00:00"
+    run = {"scheduled_time": at, "finished_at": at, "report": {"trial_balance": trial_balance}}
+    assert str(jobs._report_fields(run)["trial balance"]).splitlines() == [
+        "at 2026-11-21 01:57:55, without 3 accounts",
+        "EUR: 1200 came in, 200.5 went out, balances sum to 999.5",
+    ]

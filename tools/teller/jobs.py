@@ -1,6 +1,6 @@
 """`teller jobs`, `jobs run` and `jobs release`: the scheduled jobs, their locks and their reports."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -272,8 +272,11 @@ def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[st
     }
 
 
-def _turnover_in_words(currency: str, of: dict[str, str]) -> str:
-    return f"{currency}: {of['came_in']} came in, {of['went_out']} went out, the balances sum to {of['balances']}"
+def _trial_balance(of: dict[str, Any]) -> Iterator[str]:
+    left_out = of["accounts_left_out"]
+    yield f"at {shown(of['as_of'])}{f', without {counted(left_out, "account")}' if left_out else ''}"
+    for currency, each in of["currencies"].items():
+        yield f"{currency}: {each['came_in']} came in, {each['went_out']} went out, balances sum to {each['balances']}"
 
 
 def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
@@ -289,7 +292,7 @@ def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
             case list():
                 text: Any = lines(map(str, value))
             case dict():
-                text = lines(map(_turnover_in_words, value["currencies"], value["currencies"].values()))
+                text = lines(_trial_balance(value))
             case str():
                 text = value
             case _:
