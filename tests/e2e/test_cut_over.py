@@ -59,7 +59,7 @@ def write_files(directory: Path) -> dict[str, Decimal]:
 def load(bank: Bank, journal: Path) -> None:
     """What DynamoDB's import does: a new table like the stack's own journal, with the items of the files."""
     dynamodb = bank.stack.endpoint.client("dynamodb")
-    [query] = re.findall('--query "(.*?)"', (PROJECT / "docs" / "migrating.md").read_text(), re.DOTALL)
+    [query] = re.findall('JOURNAL --query "(.*?)"', (PROJECT / "docs" / "migrating.md").read_text(), re.DOTALL)
     own = dynamodb.describe_table(TableName=bank.stack["JournalTableName"])
     dynamodb.create_table(**jmespath.search(query.replace("PREFIX", "moved"), own))
     items = (
