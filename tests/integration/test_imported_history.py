@@ -1,6 +1,6 @@
 """History: files for DynamoDB's import of the journal, and the accounts that are imported after it.
 
-No local engine has ImportTable: the items of the files are written one by one.
+Of the local engines only moto has ImportTable. For the others the items of the files are written one by one.
 """
 
 import gzip
@@ -12,16 +12,22 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import boto3
+import jmespath
 import pytest
+from moto import mock_aws
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.journal import entry_from_item, entry_item
 from ledger.core.republish_requests import RepublishAccount, republish_event
 from tests.support.bodies import payment, reverse
+from tests.support.deployed import until
+from tests.support.new_tables import definition
 from tests.support.reconciling import Reconciled, in_pages, mismatches
 from tools.local_aws.functions import Context, read_accounts, republish_outcomes
 from tools.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.tables import BY_VERSION
 from tools.teller.account_files import checked, messages_from
 from tools.teller.failures import Failure
 from tools.teller.history import make
@@ -171,6 +177,37 @@ def test_a_wrong_row_is_named_and_nothing_is_left(tmp_path: Path, history: str |
         made(tmp_path, history=history)
     assert expected in "\n".join([raised.value.reason, *raised.value.details])
     assert not (tmp_path / "made").exists()
+
+
+def test_dynamodbs_import_takes_the_files_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (PROJECT / "docs" / "migrating.md").read_text()
+    [query] = re.findall('JOURNAL --query "(.*?)"', page, re.DOTALL)
+    kind, compression = re.findall(r"import-table --input-format (\w+) --input-compression-type (\w+)", page)[0]
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    manifest = made(tmp_path)
+    with mock_aws():
+        client, s3 = boto3.client("dynamodb"), boto3.client("s3")
+        own = definition("own", {"account_id": "S", "transaction_id": "S"}, {"account_version": "N"})
+        client.create_table(**own, GlobalSecondaryIndexes=[BY_VERSION])
+        s3.create_bucket(Bucket="bucket")
+        for path in (tmp_path / "made" / "journal").iterdir():
+            s3.upload_file(path, "bucket", f"journal/{path.name}")
+        begun = client.import_table(
+            S3BucketSource={"S3Bucket": "bucket", "S3KeyPrefix": "journal/"},
+            InputFormat=kind,
+            InputCompressionType=compression,
+            TableCreationParameters=jmespath.search(query, client.describe_table(TableName="own")),
+        )
+        arn = begun["ImportTableDescription"]["ImportArn"]
+
+        def described() -> dict[str, Any]:
+            return client.describe_import(ImportArn=arn)["ImportTableDescription"]
+
+        until(lambda: described()["ImportStatus"] != "IN_PROGRESS", "the files are imported")
+        counts = described()["ImportStatus"], described()["ImportedItemCount"], described()["ErrorCount"]
+        assert counts == ("COMPLETED", manifest["entries"], 0)
+        items = client.scan(TableName="PREFIX-Journal")["Items"]
+    assert sorted(item["transaction_id"]["S"] for item in items) == ["c-1", "c-1", "c-2", "c-2", "c-3"]
 
 
 def test_the_page_has_files_that_are_right(tmp_path: Path) -> None:
