@@ -276,7 +276,6 @@ class Run:
         self._ended: list[tuple[float, float, int]] = []  # the first delivery, the end, and the deliveries
         with self._time.everywhere(seed) as chance:
             self.requests = Requests(self._time, chance, latency, conflict_part)
-            self._poster = BatchPoster(self.requests.client, TABLES, Lines(self.requests.client, "locks"))
             began = self._open_accounts(shape)
             picked = [shape.pick(chance) | {"transaction_id": f"t{number}"} for number in range(messages)]
             self._new = iter([json.dumps(({} if "legs" in each else {"amount": "1"}) | each) for each in picked])
@@ -302,18 +301,24 @@ class Run:
         bodies += [json.dumps(opening | {"account_id": name, "shards": each}) for name, each in shape.pools.items()]
 
         def start(_: None) -> None:
-            self._poster.post([_message(body, 1) for body in bodies], Deadline.after(WORK_SECONDS * shape.accounts))
+            deadline = Deadline.after(WORK_SECONDS * shape.accounts)
+            self._poster().post([_message(body, 1) for body in bodies], deadline)
 
         self._time.in_parallel(start, [None])
         self.requests.write_units = 0
         return self._time.now
 
+    def _poster(self) -> BatchPoster:
+        """Each worker has one."""
+        return BatchPoster(self.requests.client, TABLES, Lines(self.requests.client, "locks"))
+
     def _work(self) -> None:
+        poster = self._poster()
         while self._left:
             if not (batch := self._receive()):
                 self._time.sleep(IDLE_SECONDS)
                 continue
-            self._poster.post([message for message, _ in batch], Deadline.after(WORK_SECONDS))
+            poster.post([message for message, _ in batch], Deadline.after(WORK_SECONDS))
             for message, first_at in batch:
                 if isinstance(message.disposition, Done):
                     self._left -= 1

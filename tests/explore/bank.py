@@ -52,10 +52,11 @@ class Bank:
         self.clients = [engine.attach(client_of(number)) for number in range(WORKERS + 1)]
 
     def deliver(self, worker: int, *bodies: Body, receive_count: int = 1) -> list[Delivered]:
-        """Posts the messages as the function does with a batch."""
+        """Posts the messages as the function does with a batch. The shards that it chooses begin with its number."""
         client = self.clients[worker]
         messages = [_message(body, receive_count) for body in bodies]
-        BatchPoster(client, NAMES, Lines(client, LOCKS)).post(messages, Deadline.after(DELIVERY_SECONDS))
+        poster = BatchPoster(client, NAMES, Lines(client, LOCKS), first_shard=worker)
+        poster.post(messages, Deadline.after(DELIVERY_SECONDS))
         return [Delivered(body, message.disposition) for body, message in zip(bodies, messages, strict=True)]
 
     def deliver_until_done(self, *bodies: Body) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
+from ledger.core.pools import SHARDS_OF_A_WORKER
 from tests.support.bodies import compound, opening, payment, reverse
 from tests.support.samples import IMPORTED
 from tests.support.template import resources
@@ -96,8 +97,8 @@ def test_transfers_of_a_hundred_payers_to_a_pool_commit_side_by_side(
     assert commits("with-fee", pool=97, fees=3) == SHARDS_OF_A_HUNDRED
 
 
-SHARDS_OF_A_HUNDRED = 48
-"""Of 64, those to which the hundred payers' ids lead."""
+SHARDS_OF_A_HUNDRED = SHARDS_OF_A_WORKER
+"""Each of them is chosen for some of the hundred payers."""
 
 
 def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing(every_case: bool) -> None:

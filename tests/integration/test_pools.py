@@ -15,11 +15,13 @@ import pytest
 from conditional_writes import Deadline
 from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Engine
-from ledger.core.pools import pool_of
+from ledger.core.journal import EntryId
+from ledger.core.pools import pool_of, shard_id
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.reconciler import Mismatched, Night, Reconciler, Sound
 from ledger.statements import AccountReader
+from tests.checkers import seals
 from tests.checkers.books import violations
 from tests.explore.bank import LAST, NAMES, Bank, Opened
 from tests.support.bodies import (
@@ -121,14 +123,11 @@ def test_the_replay_finds_a_pool_and_its_shards_sound_and_an_entry_on_another_sh
     for number in range(BATCHES):
         bank.deliver_until_done(*batch(number))
 
-    def checked() -> list[Any]:
-        reconciler, night = Reconciler(bank.clients[LAST], NAMES), Night(date(2026, 3, 1), whole=True)
-        items = map(from_dynamodb, bank.items(NAMES.accounts))
-        return [reconciler.check(item, None, night, Deadline.after(60)) for item in items]
-
-    assert {type(each) for each in checked()} == {Sound}
+    assert {type(each) for each in _reconciled(bank)} == {Sound}
     bank.change_account("pool", pool={"shards": 16, "opened": 16})
-    found = {mismatch.what for each in checked() if isinstance(each, Mismatched) for mismatch in each.mismatches}
+    found = {
+        mismatch.what for each in _reconciled(bank) if isinstance(each, Mismatched) for mismatch in each.mismatches
+    }
     assert found == {"changed account", "wrong shard"}
 
 
@@ -165,9 +164,62 @@ def test_what_goes_into_a_pool_goes_back_from_the_same_shard(bank: Bank) -> None
     bank.deliver_until_done(transfer("t", 8, "payer-1", "pool"), transfer("out", 3, "pool", "payer-2"))
     bank.deliver_until_done(reverse("r", 5, "payer-1", "t"))
     [home] = {entry.home_account_id for entry in bank.books.entries if entry.transaction_id == "out"}
-    bank.deliver_until_done(reverse("back", None, "payer-2", "out", of_account_id=home))
+    bank.deliver_until_done(reverse("back", 1, "payer-2", "out", of_account_id=home))
+    bank.deliver_until_done(set_shards("more", 256), reverse("by-name", None, "payer-2", "out", of_account_id="pool"))
     assert violations(bank.books) == []
+    [entry] = [each for each in bank.books.entries if each.entry_id == EntryId("payer-2", "by-name")]
+    assert (entry.outcome.amount, entry.account_ids) == (-2, ("payer-2", home))
     assert Decimal(_ask(bank, read="account", account_id="pool")["balance"]) == 3
+    assert {type(each) for each in _reconciled(bank)} == {Sound}
+
+
+@pytest.mark.parametrize("receive_count", [1, 2])
+def test_a_worker_that_keeps_to_other_shards_finds_what_another_one_has_posted(bank: Bank, receive_count: int) -> None:
+    """The entry on the home decides, whether it is read before or met by the commit."""
+    body = transfer("t", 8, "payer-1", "pool")
+    [first], [again] = bank.deliver(0, body), bank.deliver(1, body, receive_count=receive_count)
+    assert isinstance(first.disposition, Done)
+    assert isinstance(again.disposition, Done)
+    assert (first.disposition.effect.replayed, again.disposition.effect.replayed) == (False, True)
+    bank.deliver(1, transfer("another", 1, "payer-1", "pool"))
+    shards = {entry.transaction_id: entry.shards["pool"] for entry in bank.books.entries if entry.shards}
+    assert shards["t"] != shards["another"]
+    bank.deliver_until_done(reverse("r", None, "payer-1", "t"))
+    assert violations(bank.books) == []
+    balances = {name: account.balance for name, account in bank.books.accounts.items() if pool_of(name)}
+    assert sorted(balances.values()) == [0, 1]
+
+
+def test_a_transaction_on_two_shards_of_a_pool_is_found_by_the_replay(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The forged shard's account, journal and seal are whole for themselves."""
+    monkeypatch.setattr("ledger.reconciler.PAUSES_SECONDS", ())
+    bank.deliver(0, transfer("t", 8, "payer-1", "pool"))
+    [account, entry] = [
+        item
+        for table in (NAMES.accounts, NAMES.journal)
+        for item in map(from_dynamodb, bank.items(table))
+        if pool_of(item["account_id"])
+    ]
+    number = (int(entry["shards"]["pool"]) + 1) % 4
+    forged = entry | {"account_id": shard_id("pool", number), "shards": {"pool": number}}
+    seal = seals.seal_of("", forged)
+    bank.put(NAMES.journal, forged | {"seal": seal})
+    bank.put(NAMES.accounts, account | {"account_id": forged["account_id"], "seal": seal})
+    found = {
+        (mismatch.account_id, mismatch.what)
+        for each in _reconciled(bank)
+        if isinstance(each, Mismatched)
+        for mismatch in each.mismatches
+    }
+    assert found == {(forged["account_id"], "unlike sides")}
+
+
+def _reconciled(bank: Bank) -> list[Any]:
+    reconciler, night = Reconciler(bank.clients[LAST], NAMES), Night(date(2026, 3, 1), whole=True)
+    items = map(from_dynamodb, bank.items(NAMES.accounts))
+    return [reconciler.check(item, None, night, Deadline.after(60)) for item in items]
 
 
 def _ask(bank: Bank, **request: Any) -> Any:

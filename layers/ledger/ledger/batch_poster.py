@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from conditional_writes import Deadline, Item, Key, Observed, Stopped, Written, read, write
 from conditional_writes.core.reading import MAXIMUM_KEYS, read_once
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item
-from ledger.core.pools import Pool
+from ledger.core.pools import NUMBERS_OF_SHARDS, Pool
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import TransactionMessage
@@ -46,7 +46,8 @@ class BatchPoster(Struct):
 
     `minor_units` says whether accounts are opened under the rule of minor units, `double_entry` whether no amount may
     have one side alone. `pools` has those that were read before: their shards are read together with them. A pool that
-    isn't there, or that has more shards by now, takes one read more.
+    isn't there, or that has more shards by now, takes one read more. `first_shard` is the first of the shards of each
+    pool to which this worker keeps.
     """
 
     client: "DynamoDBClient"
@@ -55,6 +56,7 @@ class BatchPoster(Struct):
     minor_units: bool = True
     double_entry: bool = False
     pools: dict[str, Pool] = {}
+    first_shard: int = field(default_factory=lambda: random.randrange(NUMBERS_OF_SHARDS[-1]))
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
@@ -162,7 +164,7 @@ class BatchPoster(Struct):
     ) -> list[Key]:
         """The keys of the items that are read before the fold: the messages' accounts, the journal entries that each
         decision refers to, with what was reversed of them, and the own entries of messages that were delivered before.
-        Only those messages may be posted already. The shards of `pools` are among the accounts, and the pools.
+        Only those messages may be posted already. The shards of `pools` are among the accounts, and what may be a pool.
 
         If a referred entry is in `known`, the keys of its accounts are among them, and those of its other sides if a
         decision depends on each of them.
@@ -176,7 +178,7 @@ class BatchPoster(Struct):
             if message.delivered_before:
                 entry_ids += (EntryId(account_ids[0], transaction.transaction_id),)
             keys += [self.tables.account_key(account_id) for account_id in account_ids]
-            keys += [self.tables.account_key(each) for each in transaction.account_ids if each in pools]
+            keys += map(self.tables.account_key, transaction.possible_pools)
             keys += [self.tables.entry_key(entry_id) for entry_id in entry_ids]
         return keys
 
@@ -186,7 +188,7 @@ class BatchPoster(Struct):
         """The transaction's accounts, as far as they are known from what was read. Of a pool it is the shard."""
         if pools:
             with contextlib.suppress(InvalidMessage):  # its decision says so
-                transaction = transaction.on_shards(transaction.shards_in(pools))
+                transaction = transaction.on_shards(transaction.shards_in(pools, self.first_shard))
         return (
             *transaction.account_ids,
             *itertools.chain.from_iterable(found.account_ids for found in self._referred(transaction, known)),
@@ -318,8 +320,10 @@ class _Group(Struct):
                 self._finish(messages, fold)
 
     def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket | Mark]) -> Commit:
-        poster = self.poster
-        return Commit(poster.tables, poster.minor_units, messages, tickets, datetime.now(UTC), poster.double_entry)
+        poster, now = self.poster, datetime.now(UTC)
+        return Commit(
+            poster.tables, poster.minor_units, messages, tickets, now, poster.double_entry, poster.first_shard
+        )
 
     def _read_again(self, messages: Sequence[QueuedTransaction], fold: Fold) -> None:
         """The batch is next again, with the items that its decisions depend on, too."""

@@ -60,6 +60,7 @@ class Commit(NamedTuple):
 
     If it has room for all of them, it serves the tickets, which are those of accounts. `minor_units` says whether
     accounts are opened under the rule of minor units, `double_entry` whether no amount may have one side alone.
+    `first_shard` is the first of the worker's own shards of each pool.
     """
 
     tables: LedgerTables
@@ -68,6 +69,7 @@ class Commit(NamedTuple):
     tickets: Mapping[Key, Ticket | Mark]
     now: datetime
     double_entry: bool = False
+    first_shard: int = 0
 
     def plan(self, observed: Observed) -> Plan["Fold"]:
         """The writes of the fold. If a decision depends on items that weren't read, nothing is written."""
@@ -78,7 +80,7 @@ class Commit(NamedTuple):
             try:
                 transaction, shards = message.decoded, NO_SHARDS
                 if fold.pools:
-                    shards = transaction.shards_in(fold.pools)
+                    shards = transaction.shards_in(fold.pools, self.first_shard)
                     transaction = transaction.on_shards(shards)
                 request = message.decoded.canonical_payload()
                 account_ids, entry = fold.find(transaction, request)

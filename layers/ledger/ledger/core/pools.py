@@ -1,10 +1,10 @@
 """A pool: an account that many transactions share. Its money is on its shards, which are accounts of their own.
 
 A shard has a version, a journal and a seal. It is made by its first transaction. The pool's own item says how many
-shards there are, and has no money. Which shard a transaction has follows from its home account, so that transactions of
-different homes rarely share one. If the pool itself is the home, it follows from the transaction's id, and from the
-number of shards with which the pool was opened: the id is unique on the pool, so it must never have another shard.
-docs/decisions/pools.md
+shards there are, and has no money. If the home of a transaction is another account, the worker chooses the shard, among
+a few that it keeps to: the entry on the home makes sure that the transaction is posted once. If the pool itself is the
+home, the shard follows from the transaction's id, and from the number of shards with which the pool was opened: the id
+is unique on the pool, so it must never have another shard. docs/decisions/pools.md
 """
 
 import hashlib
@@ -25,6 +25,8 @@ NUMBERS_OF_SHARDS = (2, 4, 8, 16, 32, 64, 128, 256)
 no larger groups."""
 MOST_POOL_ID_CHARACTERS = MOST_ID_CHARACTERS - len(f"{SHARD}{NUMBERS_OF_SHARDS[-1] - 1}:")
 """So that a shard's id is one, too."""
+SHARDS_OF_A_WORKER = 8
+"""Of each pool. Transactions of different homes rarely share a shard in a batch, and workers rarely share one."""
 LOWEST_LIMIT = Decimal(f"-{'9' * 38}E+88")
 """DynamoDB's lowest number: no balance is below it, so a shard never lacks money."""
 
@@ -43,10 +45,6 @@ class Pool(Struct, frozen=True):
         """The pool with so many shards, unless it has more."""
         return Pool(max(shards, self.shards), self.opened)
 
-    def at(self, doublings: int) -> "Pool":
-        """The pool as it may have been, after so many doublings, at most as it is now."""
-        return Pool(min(self.opened << doublings, self.shards), self.opened)
-
 
 def shard_id(pool_id: str, number: int) -> str:
     """The account id of a shard. No message can give it to an account."""
@@ -63,31 +61,29 @@ def pool_of(account_id: str) -> str | None:
     return account_id.removeprefix(SHARD).partition(":")[2] if account_id.startswith(SHARD) else None
 
 
-def shards_of(account_ids: Sequence[str], transaction_id: str, pools: Mapping[str, Pool]) -> dict[str, int]:
-    """The number of its shard for each of the accounts that is a pool. The first account is the home."""
+def shards_of(
+    account_ids: Sequence[str], transaction_id: str, pools: Mapping[str, Pool], first_shard: int = 0
+) -> dict[str, int]:
+    """The number of its shard for each of the accounts that is a pool. The first account is the home.
+
+    `first_shard` is the first of the worker's own shards, which may be more than a pool has.
+    """
     home, *others = account_ids
     numbers: dict[str, int] = {}
     if home in pools:
-        numbers[home] = _number(transaction_id, pools[home].opened)
+        numbers[home] = home_number(transaction_id, pools[home])
         home = shard_id(home, numbers[home])
-    return numbers | {other: _number(home, pools[other].shards) for other in others if other in pools}
+    number = first_shard + _hash(home) % SHARDS_OF_A_WORKER
+    return numbers | {other: number % pools[other].shards for other in others if other in pools}
 
 
-def are_possible(
-    numbers: Mapping[str, int], account_ids: Sequence[str], transaction_id: str, pools: Mapping[str, Pool]
-) -> bool:
-    """Whether these are the transaction's shards, by as many as the pools have now, or had at any time before."""
-    ever = [
-        shards_of(account_ids, transaction_id, {name: pool.at(doublings) for name, pool in pools.items()})
-        for doublings in range(len(NUMBERS_OF_SHARDS))
-    ]
-    return numbers.keys() == ever[0].keys() and all(
-        any(then[name] == number for then in ever) for name, number in numbers.items()
-    )
+def home_number(transaction_id: str, pool: Pool) -> int:
+    """The number of the shard of a transaction whose home is the pool. It never changes."""
+    return _hash(transaction_id) % pool.opened
 
 
-def _number(text: str, shards: int) -> int:
-    return hashlib.sha256(text.encode()).digest()[0] % shards
+def _hash(text: str) -> int:
+    return hashlib.sha256(text.encode()).digest()[0]
 
 
 def opened_shard(account_id: str, pool: "Account") -> "Account":

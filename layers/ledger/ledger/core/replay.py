@@ -22,8 +22,8 @@ from ledger.core.decoding import MOST_ID_CHARACTERS
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, seal_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
 from ledger.core.money import WIDE
-from ledger.core.pools import are_possible, opened_shard, pool_of
-from ledger.core.reason_codes import NotYet, Refusal
+from ledger.core.pools import opened_shard, pool_of
+from ledger.core.reason_codes import InvalidMessage, NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, Status
 from ledger.core.sums import ReversalSum
@@ -296,12 +296,19 @@ def _opened_shard(target: Account, pool: Account | None) -> Account | None:
 
 
 def _wrong_shards(entry: JournalEntry, around: Surroundings) -> Iterator[Mismatch]:
+    """A shard that doesn't depend on the worker must be that one. Of another pool it may be any."""
     found = {name: account.pool for name in entry.shards if (account := around.account(name))}
     pools = {name: pool for name, pool in found.items() if pool}
-    account_ids = from_payload(entry.request, entry.rules).account_ids
-    if not are_possible(entry.shards, account_ids, entry.transaction_id, pools):
-        numbers = " and ".join(f"{number} of {quoted_id(name)}" for name, number in entry.shards.items())
-        yield _mismatch(entry, "wrong shard", f"it is on shard {numbers}, which doesn't follow from its home and id")
+    message = from_payload(entry.request, entry.rules)
+    try:
+        by_one, by_another = (message.shards_in(pools, first_shard) for first_shard in (0, 1))
+    except InvalidMessage:
+        by_one = by_another = {}
+    if entry.shards.keys() != by_one.keys() or any(
+        number not in (range(pools[name].shards) if by_one[name] != by_another[name] else (by_one[name],))
+        for name, number in entry.shards.items()
+    ):
+        yield _mismatch(entry, "wrong shard", f"it is on shard {_shown_shards(entry)}, which no worker can have chosen")
 
 
 def _named(account_ids: Sequence[str]) -> str:
@@ -333,6 +340,9 @@ def _unlike_sides(one: JournalEntry, others: Sequence[JournalEntry]) -> Iterator
         sums[theirs.currency] = WIDE.add(sums.get(theirs.currency, Decimal(0)), theirs.amount)
         if (one.request, *_in_common(mine)) != (other.request, *_in_common(theirs)):
             yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {account_id} {_shown(theirs)}")
+        elif one.shards != other.shards:
+            shards = f"here shards {_shown_shards(one)}, on {account_id} {_shown_shards(other)}"
+            yield _mismatch(one, "unlike sides", shards)
         elif mine.posted_at != theirs.posted_at:
             times = f"here {quoted(mine.posted_at)}, on {account_id} {quoted(theirs.posted_at)}"
             yield _mismatch(one, "unlike sides", times)
@@ -392,6 +402,10 @@ def _shown(outcome: Outcome | _NoDecision) -> str:
 def _shown_reversal(reversal: Reversal) -> str:
     others = f", with {_named(reversal.other_account_ids)}" if reversal.other_account_ids else ""
     return f"reversal {quoted(Decimal(reversal.number))}, reversed {quoted(reversal.reversed_after)}{others}"
+
+
+def _shown_shards(entry: JournalEntry) -> str:
+    return " and ".join(f"{number} of {quoted_id(name)}" for name, number in entry.shards.items()) or "none"
 
 
 def _shown_reversed(found: Reversed) -> str:

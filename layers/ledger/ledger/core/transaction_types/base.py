@@ -149,13 +149,16 @@ class TransactionMessage(
         named = [getattr(self, field) for field in self.account_fields]
         return tuple(named if None not in named else filter(None, named))
 
-    def shards_in(self, pools: Mapping[str, Pool]) -> Mapping[str, int]:
-        """The numbers of its shards, by their pools. Raises InvalidMessage for a pool where the type takes none."""
-        possible = {name: pools[name] for name in self._possible_pools if name in pools}
+    def shards_in(self, pools: Mapping[str, Pool], first_shard: int) -> Mapping[str, int]:
+        """The numbers of its shards, by their pools, for a worker whose own shards begin with `first_shard`.
+
+        Raises InvalidMessage for a pool where the type takes none.
+        """
+        possible = {name: pools[name] for name in self.possible_pools if name in pools}
         for account_id in self.account_ids:
             if account_id in pools and account_id not in possible and not self.is_of_pool:
                 raise self._not_of_a_pool(account_id)
-        return shards_of(self.account_ids, self.transaction_id, possible)
+        return shards_of(self.account_ids, self.transaction_id, possible, first_shard)
 
     def on_shards(self, numbers: Mapping[str, int]) -> Self:
         """The message that is decided: it names shards in place of their pools."""
@@ -165,8 +168,9 @@ class TransactionMessage(
         return replace(self, **{field: on_shard(name, numbers) for field, name in named})
 
     @property
-    def _possible_pools(self) -> tuple[str, ...]:
-        return tuple(getattr(self, field) for field in self.pool_fields)
+    def possible_pools(self) -> tuple[str, ...]:
+        """Those of the ids in the message that may be a pool's."""
+        return tuple(filter(None, (getattr(self, field) for field in self.pool_fields)))
 
     @property
     def home_entry_id(self) -> EntryId:

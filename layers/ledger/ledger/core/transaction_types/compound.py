@@ -36,7 +36,7 @@ class Compound(TransactionMessage, frozen=True, tag="compound"):
 
     @property
     @override
-    def _possible_pools(self) -> tuple[str, ...]:
+    def possible_pools(self) -> tuple[str, ...]:
         return self.account_ids
 
     @override

@@ -85,7 +85,7 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
 
     @property
     @override
-    def _possible_pools(self) -> tuple[str, ...]:
+    def possible_pools(self) -> tuple[str, ...]:
         return self.account_ids[1:]
 
     @override

@@ -3,9 +3,9 @@
 That of one or two accounts is reversed whole or in part, that of more accounts whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, Inexact
-from typing import override
+from typing import Self, override
 
 from msgspec.structs import force_setattr, replace
 
@@ -14,6 +14,7 @@ from ledger.core.decoding import Id
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.limits import Limits, Of, given_back
 from ledger.core.money import EXACT, WIDE, normalized
+from ledger.core.pools import Pool, home_number, on_shard
 from ledger.core.reason_codes import InvalidMessage, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
@@ -22,7 +23,7 @@ from ledger.core.transaction_types.base import AccountMessage, Context, NumberRa
 
 class Reverse(AccountMessage, frozen=True, tag="reverse"):
     """`account_id` is an account of the reversed transaction. `of_account_id` is that one's home, if it isn't
-    `account_id`.
+    `account_id`, or the pool of that.
 
     `amount` is above 0, in whichever direction it goes back; all that is left to reverse, if it isn't given.
     """
@@ -49,6 +50,25 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
     @property
     def reversed_ids(self) -> tuple[EntryId, ...]:
         return (EntryId(self.of_account_id or self.account_id, self.of_transaction_id),)
+
+    @property
+    @override
+    def possible_pools(self) -> tuple[str, ...]:
+        return (self.of_account_id,) if self.of_account_id else ()
+
+    @override
+    def shards_in(self, pools: Mapping[str, Pool], first_shard: int) -> Mapping[str, int]:
+        """The home of the reversed transaction is a shard if it names a pool."""
+        of_homes = {
+            name: home_number(self.of_transaction_id, pools[name]) for name in self.possible_pools if name in pools
+        }
+        return {**super().shards_in(pools, first_shard), **of_homes}
+
+    @override
+    def on_shards(self, numbers: Mapping[str, int]) -> Self:
+        home_id = self.of_account_id and on_shard(self.of_account_id, numbers)
+        is_itself = (home_id, self.of_transaction_id) == self.home_entry_id
+        return self if is_itself else replace(self, of_account_id=home_id)
 
     @property
     @override
