@@ -173,6 +173,28 @@ def request_of(entry: JournalEntry) -> dict[str, Any]:
     return {name: named(name, value) for name, value in entry.request.items()}
 
 
+def on_shards(request: dict[str, Any], books: Books) -> dict[str, Any]:
+    """The request on the shards that its entry names, or else on some that a worker may choose."""
+    placed = oracle.on_shards(request, pools_of(books))
+    home, transaction_id = oracle.named_account_ids(placed)[0], placed["transaction_id"]
+    own = next((each for each in books.journal.get(home, ()) if each.home_entry_id == (home, transaction_id)), None)
+    return request_of(own) if own and own.request == request else placed
+
+
+def pools_of(books: Books) -> dict[str, tuple[int, int]]:
+    """Of each pool the number of its shards, and that of its opening."""
+    accounts = books.accounts.values()
+    return {each.account_id: (each.pool.shards, each.pool.opened) for each in accounts if each.pool}
+
+
+def state_in(books: Books, account_id: str) -> oracle.State | None:
+    """The account in the oracle's terms. A shard that isn't there yet is as its pool."""
+    if account := books.accounts.get(account_id):
+        return state_of(account)
+    pool = books.accounts.get(name_of(account_id))
+    return oracle.new_shard(state_of(pool)) if pool else None
+
+
 def name_of(account_id: str) -> str:
     """The account as messages name it: a shard's pool."""
     return account_id.split(":", 3)[3] if account_id.startswith("teller:shard:") else account_id

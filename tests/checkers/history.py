@@ -17,7 +17,7 @@ from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers import oracle
-from tests.checkers.books import Books, account_ids_of, journal_of
+from tests.checkers.books import Books, account_ids_of, journal_of, on_shards
 from tools.local_aws.queues import DeadLetter
 
 type Entries = Mapping[tuple[str, str], JournalEntry]
@@ -105,7 +105,7 @@ def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, 
         if decoded is None:
             yield f"acknowledged and invalid, but not dead-lettered: {message.body}"
             continue
-        for key in oracle.entry_ids(decoded.canonical_payload(), journal):
+        for key in oracle.entry_ids(on_shards(decoded.canonical_payload(), books), journal):
             entry = now.get(key)
             if entry is None or entry.request != decoded.canonical_payload():
                 yield f"acknowledged, but not in the journal of {key[0]}: {message.body}"
@@ -153,7 +153,7 @@ def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tup
     now, journal = entries_of(books), journal_of(books)
     for message in messages:
         decoded = _valid(message.body)
-        for key in oracle.entry_ids(decoded.canonical_payload(), journal) if decoded else ():
+        for key in oracle.entry_ids(on_shards(decoded.canonical_payload(), books), journal) if decoded else ():
             assert decoded
             if key not in now or now[key].request != decoded.canonical_payload():
                 continue

@@ -11,7 +11,7 @@ from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers import oracle
-from tests.checkers.books import Books, journal_of, state_of
+from tests.checkers.books import Books, journal_of, name_of, pools_of, state_in, state_of
 from tests.checkers.history import entries_of
 
 
@@ -53,8 +53,8 @@ class Group(NamedTuple):
     entries: dict[tuple[str, str], tuple[dict[str, Any], oracle.Effect]]
 
 
-def predict(books: Books, batch: Sequence[Delivery], limits: Limits) -> Predicted:
-    """Predicts the effect of a batch if no other worker is active.
+def predict(books: Books, batch: Sequence[Delivery], limits: Limits, first_shard: int = 0) -> Predicted:
+    """Predicts the effect of a batch if no other worker is active. That of this worker begin with `first_shard`.
 
     Messages with an attempt that never ended are processed last, those with the fewest of them first.
     """
@@ -67,8 +67,9 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits) -> Predicte
             continue
         if begun >= limits.begun:
             continue
-        account_ids = oracle.account_ids(message.canonical_payload(), journal)
-        expected = _post(books, journal, together, message, delivered_before=deliveries > 1)
+        placed = oracle.on_shards(message.canonical_payload(), _pools(books, together), first_shard)
+        account_ids = oracle.account_ids(placed, journal)
+        expected = _post(books, journal, together, message, placed, delivered_before=deliveries > 1)
         is_last_wait = expected is Expected.AGAIN and waits >= limits.waits
         dispositions[index] = Expected.DEAD if is_last_wait else expected
         others = [names for names in joined if not names.isdisjoint(account_ids)]
@@ -83,17 +84,27 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits) -> Predicte
     return Predicted(dispositions, groups)
 
 
+def _pools(books: Books, group: Group) -> dict[str, tuple[int, int]]:
+    return pools_of(books) | {name: state["pool"] for name, state in group.accounts.items() if state["pool"]}
+
+
 def _post(
-    books: Books, journal: oracle.Journal, group: Group, message: TransactionMessage, *, delivered_before: bool
+    books: Books,
+    journal: oracle.Journal,
+    group: Group,
+    message: TransactionMessage,
+    placed: dict[str, Any],
+    *,
+    delivered_before: bool,
 ) -> Expected:
-    """Adds the effects to the group, and the new entries to the journal."""
+    """Adds the effects to the group, and the new entries to the journal. The message is `placed` on its shards."""
     existing, request = entries_of(books), message.canonical_payload()
-    keys = oracle.entry_ids(request, journal)
-    states = [group.accounts.get(key[0], _state(books, key[0])) for key in keys]
+    keys = oracle.entry_ids(placed, journal)
+    states = [_state_after(books, group, key[0]) for key in keys]
     staged = [group.entries[key][0] for key in keys if key in group.entries]
     before = [existing[key].request for key in keys if key in existing]
     try:
-        effects = oracle.effects(request, states, journal)
+        effects = oracle.effects(placed, states, journal)
     except oracle.Invalid:
         return Expected.DEAD
     if effects is None and before and not staged and not delivered_before:
@@ -105,8 +116,16 @@ def _post(
     for key, effect in zip(keys, effects, strict=True):
         group.accounts[key[0]] = effect.after
         group.entries[key] = (request, effect)
-        journal.add(key[0], request, effect.amount)
+        journal.add(key[0], placed, effect.amount)
     return Expected.DONE
+
+
+def _state_after(books: Books, group: Group, account_id: str) -> oracle.State | None:
+    """A shard that isn't there yet is as its pool, which the group may have opened."""
+    if state := group.accounts.get(account_id) or state_in(books, account_id):
+        return state
+    pool = group.accounts.get(name_of(account_id))
+    return oracle.new_shard(pool) if pool else None
 
 
 def _state(books: Books, account_id: str) -> oracle.State | None:

@@ -4,6 +4,7 @@ It imports nothing from the product, so that it finds wrong rules in the product
 second time, from its description. That repetition is on purpose.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
@@ -47,6 +48,17 @@ ACCOUNT_FIELDS = {
     "reverse": ["account_id"],
 }
 """The fields that name accounts. The second one may be absent, but for a transfer's."""
+POOL_FIELDS = {
+    "import_account": ["from_account_id"],
+    "transaction": ["account_id"],
+    "transfer": ["from_account_id", "to_account_id"],
+    "compound": ["legs"],
+    "charge_interest": ["to_account_id"],
+    "post_hold": ["to_account_id", "legs"],
+    "reverse": ["of_account_id"],
+}
+"""The fields that may name a pool: what is decided has a shard of it there."""
+OF_POOLS = ("open_account", "set_shards")
 OPENINGS = ("open_account", "import_account")
 DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
 """By ISO 4217, of the currencies in use here. Another code has no rule."""
@@ -148,6 +160,41 @@ def named_account_ids(payload: Mapping[str, Any]) -> list[str]:
     return named + [leg["account_id"] for leg in payload.get("legs", [])]
 
 
+def on_shards(payload: Mapping[str, Any], pools: Mapping[str, tuple[int, int]], first_shard: int = 0) -> dict[str, Any]:
+    """The payload with shards in place of the pools that its type takes.
+
+    A pool has a number of shards, and that of its opening. A worker chooses among eight, from its `first_shard` on,
+    unless the pool is the home.
+    """
+
+    def first_byte(text: str) -> int:
+        return hashlib.sha256(text.encode()).digest()[0]
+
+    def home_shard(name: str, transaction_id: str) -> str:
+        return f"teller:shard:{first_byte(transaction_id) % pools[name][1]}:{name}"
+
+    if payload["type"] in OF_POOLS:
+        return dict(payload)
+    home = named_account_ids(payload)[0]
+    home_id = home_shard(home, payload["transaction_id"]) if home in pools else home
+
+    def named(name: str) -> str:
+        if name not in pools or name == home:
+            return home_id if name == home else name
+        return f"teller:shard:{(first_shard + first_byte(home_id) % 8) % pools[name][0]}:{name}"
+
+    changed: dict[str, Any] = {}
+    for field in POOL_FIELDS.get(payload["type"], []):
+        value = payload.get(field)
+        if field == "legs" and value:
+            changed[field] = [leg | {"account_id": named(leg["account_id"])} for leg in value]
+        elif field == "of_account_id" and value in pools:
+            changed[field] = home_shard(value, payload["of_transaction_id"])
+        elif field not in ("legs", "of_account_id") and value is not None:
+            changed[field] = named(value)
+    return {**payload, **changed}
+
+
 def account_ids(payload: Mapping[str, Any], journal: Journal) -> list[str]:
     """The accounts of a canonical payload: those that it names, and those of what it reverses. Raises UnknownType."""
     named = named_account_ids(payload)
@@ -184,6 +231,8 @@ def effects(
     """
     names = account_ids(payload, journal)
     assert len(states) == len(names)
+    if payload["type"] not in OF_POOLS and any(state and state["pool"] for state in states):
+        raise Invalid("a pool, where the type takes none")
     if payload["type"] in OPENINGS and states[0] is None:
         known = [_new(payload, minor_units=minor_units), *(state for state in states[1:] if state)]
     else:

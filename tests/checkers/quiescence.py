@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from tests.checkers import oracle
-from tests.checkers.books import Books, journal_of, state_of
+from tests.checkers.books import Books, journal_of, on_shards, state_in
 from tests.checkers.history import entries_of
 from tools.local_aws.queues import DeadLetter
 
@@ -32,15 +32,13 @@ def _is_poison(body: str, books: Books) -> bool:
     except InvalidMessage:
         return True
     entries, journal, request = entries_of(books), journal_of(books), message.canonical_payload()
-    found = list(map(entries.get, oracle.entry_ids(request, journal)))
+    placed = on_shards(request, books)
+    found = list(map(entries.get, oracle.entry_ids(placed, journal)))
     if any(entry is not None and entry.request != request for entry in found):
         return True
-    states = [
-        state_of(account) if account else None
-        for account in map(books.accounts.get, oracle.account_ids(request, journal))
-    ]
+    states = [state_in(books, account_id) for account_id in oracle.account_ids(placed, journal)]
     try:
-        return oracle.effects(request, states, journal) is None
+        return oracle.effects(placed, states, journal) is None
     except oracle.Invalid:
         return True
 

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ledger.core.profile_messages import decode as decode_update
-from ledger.core.transaction_types import Transfer
+from ledger.core.transaction_types import Transaction, Transfer
+from ledger.core.transaction_types.base import TransactionMessage
 from ledger.core.transaction_types.compound import Compound
 from ledger.core.transaction_types.legs import Leg
+from ledger.core.transaction_types.set_shards import SetShards
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
-from tests.checkers.books import Books, violations
+from tests.checkers.books import Books, name_of, violations
 from tests.checkers.few_ids import holds_and_reversals
 from tests.checkers.model import Delivery, predict, surprises, wrong_dispositions
 from tests.faults.system import (
@@ -55,6 +57,7 @@ type FaultAt = tuple[Fault, int] | None
 
 ACCOUNTS = ["a", "b", "c"]
 HOT_ACCOUNT = ACCOUNTS[0]
+POOL = "pool"
 whole_amounts = st.integers(-300, 300).filter(bool).map(Decimal)
 too_fine = whole_amounts.map(lambda amount: amount + Decimal("0.005"))
 """A decimal more than the accounts' currency has."""
@@ -65,7 +68,7 @@ transfers = st.builds(
     lambda accounts, number, amount: Transfer(
         transaction_id=f"transfer-{number}", from_account_id=accounts[0], to_account_id=accounts[1], amount=abs(amount)
     ),
-    st.permutations(ACCOUNTS),
+    st.permutations([*ACCOUNTS, POOL]),
     st.integers(1, 60),
     whole_amounts,
 )
@@ -74,20 +77,38 @@ compounds = st.builds(
         transaction_id=f"compound-{number}",
         legs=tuple(map(Leg, accounts, [*amounts, -sum(amounts)] if sum(amounts) else [*amounts])),
     ),
-    st.permutations(ACCOUNTS),
+    st.permutations([*ACCOUNTS, POOL]),
     st.integers(1, 20),
     st.tuples(whole_amounts, whole_amounts),
 )
 """Transfers and compounds of open accounts: of the random messages, few are."""
+
+
+@st.composite
+def of_pool(draw: st.DrawFn) -> TransactionMessage:
+    transaction_id = draw(few_ids)
+    if draw(st.booleans()):
+        return SetShards(transaction_id=transaction_id, account_id=POOL, shards=Decimal(draw(st.sampled_from([4, 8]))))
+    return Transaction(transaction_id=transaction_id, account_id=POOL, amount=draw(whole_amounts))
+
+
 messages = st.one_of(
     messages_of(account_ids, few_ids, amounts, limits),
-    holds_and_reversals(st.sampled_from([*ACCOUNTS, *ACCOUNTS, "d"]), few_ids | st.just("first"), amounts),
+    holds_and_reversals(st.sampled_from([*ACCOUNTS, *ACCOUNTS, "d", POOL]), few_ids | st.just("first"), amounts),
     transfers,
     compounds,
+    of_pool(),
 )
-bodies = st.one_of(
-    [messages.map(lambda message: json.dumps(message.canonical_payload()))] * 9 + [st.sampled_from(JUNK)]
-)
+
+
+@st.composite
+def one_of_bodies(draw: st.DrawFn) -> str:
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.sampled_from(JUNK))
+    return json.dumps(draw(messages).canonical_payload())
+
+
+bodies = one_of_bodies()
 picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 faults = st.sampled_from(
     [fault for fault in Fault if fault not in CODES_OF_EVENTS] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3
@@ -143,6 +164,7 @@ class Machine(RuleBasedStateMachine):
             self._send(TRANSACTIONS, json.dumps(opening(name, limit)))
             if first:
                 self._send(TRANSACTIONS, json.dumps(payment("first", first, name)))
+        self._send(TRANSACTIONS, json.dumps(opening(POOL, shards=2)))
 
     @rule(bodies=st.lists(bodies, min_size=1, max_size=6), fault_at=faults_at, worker=workers, later=later)
     def send(self, bodies: Sequence[str], fault_at: FaultAt, worker: int, later: bool) -> None:
@@ -299,6 +321,7 @@ class Machine(RuleBasedStateMachine):
         self.delivered += self._bodies(list(self.system.history.messages))
         self.check_all(self._unfinished())
         self.system.tally.done["tickets"] += self.system.tickets_taken()
+        self.system.tally.done["entries on shards"] += sum(bool(entry.shards) for entry in self.books.entries)
         self.system.tally.outcomes.update(
             (entry.request["type"], entry.outcome.reason or entry.outcome.status) for entry in self.books.entries
         )
@@ -349,7 +372,9 @@ class Machine(RuleBasedStateMachine):
             back = [number for number in numbers if not acknowledged[number]]
             wrong = [f"message {number} should be upserted, but is back" for number in back if whole]
         elif whole:
-            wrong = self._unpredicted(dict(zip(numbers, deliveries, strict=True)), acknowledged, dead, whole=True)
+            wrong = self._unpredicted(
+                dict(zip(numbers, deliveries, strict=True)), acknowledged, dead, worker, whole=True
+            )
         elif any(delivery.begun for delivery in deliveries):
             wrong = []  # Messages are processed one after another, and a fault of one changes what the next finds.
         else:
@@ -360,16 +385,24 @@ class Machine(RuleBasedStateMachine):
                 {number: delivery for number, delivery in batch.items() if delivery.deliveries <= most}
                 for most in (math.inf, FIRST_SUSPECT_DELIVERY - 1, 1)
             )
-            wrong = min((self._unpredicted(each, acknowledged, dead, whole=False) for each in processed), key=len)
+            wrong = min(
+                (self._unpredicted(each, acknowledged, dead, worker, whole=False) for each in processed), key=len
+            )
         self.check_all(wrong)
 
     def _unpredicted(
-        self, batch: Mapping[str, Delivery], acknowledged: Mapping[str, bool], dead: Collection[str], *, whole: bool
+        self,
+        batch: Mapping[str, Delivery],
+        acknowledged: Mapping[str, bool],
+        dead: Collection[str],
+        worker: int,
+        *,
+        whole: bool,
     ) -> list[str]:
         """A sentence for each difference from the prediction, if these messages were processed and no other."""
         sent = self.system.history.messages
         in_order = sorted(batch, key=lambda number: int(sent[number].sent_at.timestamp() * 1000))  # as SQS tells it
-        predicted = predict(self.books, [batch[number] for number in in_order], LIMITS)
+        predicted = predict(self.books, [batch[number] for number in in_order], LIMITS, worker)
         done = {number: acknowledged[number] for number in in_order}
         wrong = list(wrong_dispositions(predicted, done, dead, whole=whole))
         wrong += [
@@ -448,6 +481,8 @@ class Machine(RuleBasedStateMachine):
         if there:
             account_id, message[name], *home = sorted(there)[number % len(there)]
             message |= dict(zip(["of_account_id"], home, strict=False))
+            if home and number % 4 == 1:
+                message["of_account_id"] = name_of(home[0])
             if message.get("to_account_id") == account_id:
                 message["to_account_id"] = message["account_id"]
             message["account_id"] = account_id

@@ -98,6 +98,8 @@ class System:
         same |= {"ATTEMPTS_TABLE": upserting.attempts.table}
         another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **QUIET, **same)
         posting = [self.ledger.worker, self.ledger.another_worker()]
+        for number, function in enumerate(posting):
+            function.poster.first_shard = number
         self.workers = {TRANSACTIONS: posting, PROFILES: [upserting, another]}
         self.jobs = {job: [self.ledger.job(job, **QUIET) for _ in range(2)] for job in (CHARGE, EXPIRE, RECONCILE)}
         for function in itertools.chain(*self.jobs.values()):
