@@ -148,3 +148,23 @@ def test_no_history_overspends_a_limit_and_the_oracle_agrees_on_each_decision(
     assert violations(books) == []
     for name in "ab":
         assert list(overspent(books.journal[name])) == []
+
+
+@given(histories())
+def test_what_is_available_under_the_limits_is_the_largest_debit_that_is_posted(
+    history: list[tuple[TransactionMessage, datetime]],
+) -> None:
+    books = post_messages(
+        Books({}, {}), [opening("-200", account_id=name) for name in "abc"], posted_at=timestamp(BEGIN)
+    )
+    for message, time in history:
+        with contextlib.suppress(NotYet, InvalidMessage):
+            books = post_messages(books, [message], posted_at=timestamp(time))
+    now = timestamp(history[-1][1] + timedelta(minutes=300))
+    for name in "ab":
+        available = books.accounts[name].at(now).available_under_limits
+        for amount, is_posted in ((available, True), (max(available, Decimal(0)) + 1, False)):
+            if amount > 0:
+                debit = payment(-amount, transaction_id="last", account_id=name)
+                after = post_messages(books, [debit], posted_at=now)
+                assert (not after.journal[name][-1].outcome.reason) == is_posted, (name, amount)

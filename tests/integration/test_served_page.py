@@ -87,6 +87,11 @@ def test_the_page_is_served_on_the_loopback_without_anything_from_outside(served
         assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
+def test_the_page_stays_small() -> None:
+    files = [Path(page.__file__), *(Path(page.__file__).parent / "page_files").iterdir()]
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 500
+
+
 @pytest.mark.parametrize(
     ("target", "method", "headers", "status"),
     [

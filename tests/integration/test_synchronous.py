@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ReadTimeoutError
 
+from ledger.lines import LONGEST_LINE
+from ledger.tables import CONTENDED_SECONDS
 from tests.support.bodies import Body
 from tests.support.in_process import Aws
 from tests.support.ledger import Ledger
@@ -291,6 +294,17 @@ def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
     with mock.patch("time.sleep"):
         answer = invoke(function, {"transactions": [PAYMENT]}, seconds)
     assert states(answer["outcomes"]) == [state]
+    assert ledger.account("a").version == 1
+
+
+def test_in_a_line_that_is_too_long_a_call_is_busy_and_a_quiet_accounts_is_posted(
+    ledger: Ledger, function: ModuleType
+) -> None:
+    ledger.change_account("a", contended_until=round((time.time() + CONTENDED_SECONDS) * 1000), ticket_served=1)
+    ledger.put(ledger.locks_table, {"lock_key": "line a", "last_ticket": LONGEST_LINE + 2})
+    found = outcomes(function, PAYMENT, PAYMENT | {"account_id": "b"})
+    assert states(found) == ["busy", "posted"]
+    assert found[0]["reason"] == f"account a: more than {LONGEST_LINE} commits are ahead in its line"
     assert ledger.account("a").version == 1
 
 

@@ -178,6 +178,29 @@ def test_the_last_transaction_is_posted_or_rejected_for_the_limit_and_says_what_
         assert (outcome.reason, outcome.exceeded) == (expected, None)
 
 
+AVAILABLE = {
+    "the overdraft limit alone": ([setting(IN, CEILING)], 1000),
+    "an amount of a day": ([setting(DAY), SPENT], 40),
+    "an amount of a day, of which a part is held": ([setting(DAY), SPENT, hold("h-1", 15)], 25),
+    "an amount of a transaction": ([setting(DAY, SINGLE)], 40),
+    "a number that isn't used up": ([setting(OFTEN | {"number": 2}), SPENT], 940),
+    "a number that is used up": ([setting(OFTEN | {"number": 1}), SPENT], 0),
+    "the least of all": ([setting(DAY, OFTEN, SINGLE, IN, CEILING), SPENT | {"amount": -40}, payment("t-2", -35)], 25),
+    "less than was used": ([setting(DAY), SPENT, setting(DAY | {"amount": 50}, transaction_id="l-2")], -10),
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), AVAILABLE.values(), ids=AVAILABLE)
+def test_what_is_available_is_left_under_all_limits(steps: list[Body | str], expected: int) -> None:
+    assert after(*steps).accounts["alice"].available_under_limits == expected
+
+
+def test_on_another_day_all_of_a_limit_is_available_but_what_is_held() -> None:
+    account = after(setting(DAY, OFTEN | {"number": 2}), SPENT, hold("h-1", 15)).accounts["alice"]
+    assert account.available_under_limits == 0
+    assert account.at("2026-03-29T12:00:00.000+00:00").available_under_limits == 85
+
+
 def test_the_other_account_of_a_transfer_is_not_told_what_is_left() -> None:
     books = after(setting(CEILING), payment("t-1", 99, "bob"), transfer("t-2", 11, "bob", "alice"))
     mine, theirs = (books.journal[name][-1].outcome for name in ("alice", "bob"))
