@@ -140,6 +140,23 @@ async def test_models_are_saved_changed_one_task_after_the_other_and_found(world
 
 
 @awaited
+async def test_many_items_are_made_and_loaded_and_kinds_have_keys_of_their_own(world: World) -> None:
+    assert await world.orders.put_many({"order_id": f"o-{number}"} for number in range(101)) == []
+    found = await world.orders.load_many([world.orders.key("o-100"), world.orders.key("o-101")])
+    assert [order and order["version"] for order in found] == [1, None]
+    assert world.client.calls.count("transact_write_items") == 1
+    flights = AsyncModelTable(
+        world.client, "Orders", "order_id", model=Flight, templates={"order_id": "FLIGHT#{flight_id}"}
+    )
+    await flights.save(Flight("TL1", 1))
+    [there] = await flights.put_many([Flight("TL1"), Flight("TL2")])
+    assert there.model == Flight("TL1", 1)
+    loaded = await flights.load_many([flights.key("TL2"), flights.key("TL3")])
+    assert [flight and flight.model for flight in loaded] == [Flight("TL2"), None]
+    assert [flight.model.flight_id async for flight in flights.scan()] == ["TL1", "TL2"]
+
+
+@awaited
 async def test_items_are_saved_changed_found_and_deleted(world: World) -> None:
     order = await world.orders.save({"order_id": "o-1", "lines": 1})
     assert (await world.orders.modify("o-1", change=one_more))["lines"] == 2

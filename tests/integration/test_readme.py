@@ -38,6 +38,7 @@ TABLES = {
     "Parcels": {"order_id": "S"},
     "Profiles": {"account_id": "S"},
     "Records": {"id": "S"},
+    "Shop": {"pk": "S", "sk": "S"},
 }
 """The keys of the tables that the examples use."""
 BY_STATUS = {"GlobalSecondaryIndexes": [index("by_status", "status", "placed_at")]}

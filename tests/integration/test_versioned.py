@@ -1,11 +1,14 @@
 """Versioned items: a test for each claim of their page and of the comparison."""
 
+import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from conditional_writes import (
     Check,
@@ -22,12 +25,15 @@ from conditional_writes import (
     at_least,
     equals,
     exists,
+    key,
     less_than,
+    new_id,
     write_together,
 )
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tests.support.faults import Fault, Faults, between_tries
 from tests.support.new_tables import calls_of, new_table
+from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
 
 pytestmark = pytest.mark.usefixtures("driver")
@@ -402,6 +408,85 @@ def test_100_items_are_written_together_and_101_refused_before_sending(orders: O
     assert not orders.calls
     write_together(orders.client, new[:100])
     assert orders.stored(99) == ids(99) | {"version": 1}
+
+
+# --- many items -------------------------------------------------------------------------------------------
+
+
+def test_items_are_loaded_100_in_a_request_in_the_order_of_their_keys(orders: Orders) -> None:
+    orders.put_many(ids(number) for number in range(0, 240, 2))
+    orders.calls.clear()
+    found = orders.load_many(orders.key("c-1", number) for number in (*range(240), 0))
+    assert orders.calls == ["BatchGetItem"] * 3
+    expected = [(number, 1) if number % 2 == 0 else None for number in (*range(240), 0)]
+    assert [item and (item["order_id"], item["version"]) for item in found] == expected
+    item = found[2]
+    assert item is not None
+    assert orders.save(item | {"pieces": 3})["version"] == 2
+    with pytest.raises(ValueError, match=r"Others order_id='o-1' is no key of this table"):
+        orders.load_many([key("Others", order_id="o-1")])
+    with pytest.raises(ValueError, match=r"\('c-1', 1\) is no key of this table: make one with its `key`"):
+        orders.load_many([("c-1", 1)])  # type: ignore[list-item]
+
+
+def test_of_many_new_items_none_overwrites_and_a_second_call_goes_on(orders: Orders, others: Orders) -> None:
+    theirs = others.save(ids(7) | {"pieces": 70})
+    imported = [ids(number) | {"pieces": number} for number in range(250)]
+    meter = Meter(orders.client)
+    [there] = orders.put_many(iter(imported))
+    assert there == theirs
+    # A refused transaction, the same without the item, and two more: two units for each write of a transaction.
+    assert (meter.requests, meter.write_units) == ({"TransactWriteItems": 4}, 2 * (100 + 99 + 100 + 50))
+    assert orders.save(there | {"pieces": 71})["version"] == 2
+    meter.reset()
+    assert [item["order_id"] for item in orders.put_many(imported)] == [*range(250)]
+    assert meter.requests == {"TransactWriteItems": 3}
+    assert [item["pieces"] for item in orders.query(equals("customer_id", "c-1"))] == [*range(7), 71, *range(8, 250)]
+
+
+def test_large_items_go_in_transactions_of_at_most_4_mb(orders: Orders) -> None:
+    assert orders.put_many(ids(number) | {"text": "x" * 390_000} for number in range(12)) == []
+    assert orders.calls == ["TransactWriteItems"] * 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_new_items_whose_answer_was_lost_are_made_once_and_are_not_taken_for_others(orders: Orders, count: int) -> None:
+    with Faults(Fault.RESPONSE_LOST, at=1).on(orders.client):
+        assert orders.put_many(ids(number) for number in range(count)) == []
+    assert len(orders.put_many(ids(number) for number in range(count))) == count
+
+
+def test_an_import_that_ends_in_an_error_keeps_what_it_made_and_is_made_again(orders: Orders) -> None:
+    items = [ids(number) for number in range(150)]
+    with Faults(Fault.ALL_SERVER_ERRORS_AFTER, at=2).on(orders.client), pytest.raises(ClientError):
+        orders.put_many(items)
+    assert len(orders.put_many(items)) == 150
+
+
+def test_what_is_no_new_item_is_refused_before_its_transaction(orders: Orders) -> None:
+    for item, why in [
+        (orders.save(ids(1)), "was loaded, so it is no new item: save it"),
+        (ids(2) | {"price": 0.5}, "price: 0.5 is a float"),
+        (ids(2) | {"version": 3}, "has version 3 and wasn't loaded"),
+    ]:
+        orders.calls.clear()
+        with pytest.raises((TypeError, ValueError), match=why):
+            orders.put_many([ids(3), item])
+        assert orders.calls == []
+    with pytest.raises(ValueError, match="two writes to one item"):
+        orders.put_many([ids(3), ids(3)])
+
+
+def test_new_ids_are_uuids_of_version_7_and_sort_by_their_times() -> None:
+    made = []
+    for _ in range(3):
+        made.append(new_id())
+        time.sleep(0.002)
+    assert made == sorted(made)
+    about = uuid.UUID(made[0])
+    assert (about.version, about.variant, str(about)) == (7, uuid.RFC_4122, made[0])
+    assert abs((about.int >> 80) / 1000 - time.time()) < 60
+    assert len({new_id() for _ in range(1000)}) == 1000
 
 
 # --- lost responses --------------------------------------------------------------------------------------

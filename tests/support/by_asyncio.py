@@ -22,8 +22,8 @@ from conditional_writes.versioned import VersionedTable
 from conditional_writes.versioned.queries import Pages
 
 CALLS = {
-    VersionedTable: ["load", "get", "save", "update", "add", "delete", "modify", "upsert"],
-    ModelTable: ["load", "get", "save", "delete", "modify", "upsert"],
+    VersionedTable: ["load", "load_many", "get", "save", "put_many", "update", "add", "delete", "modify", "upsert"],
+    ModelTable: ["load", "load_many", "get", "save", "put_many", "delete", "modify", "upsert"],
     ExactlyOnce: ["run"],
     Lock: ["refresh", "save_checkpoint", "release", "complete"],
 }
@@ -80,8 +80,8 @@ def _awaited(owner: Any, name: str) -> Callable[..., Any]:
 def _counterpart(of: Any) -> Any:
     match of:
         case VersionedTable():
-            table = AsyncVersionedTable(of._client, of._name, *of._key_names, version=of._version, checked=of._checked)
-            table._pace = of._pace
+            table = AsyncVersionedTable.__new__(AsyncVersionedTable)
+            vars(table).update(vars(of))
             return table
         case ModelTable():
             models: Any = AsyncModelTable.__new__(AsyncModelTable)

@@ -21,8 +21,8 @@ from conditional_writes import (
     equals,
     write_together,
 )
-from conditional_writes.asyncio import AsyncModelTable
-from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
+from conditional_writes.asyncio import AsyncModelTable, AsyncVersionedTable
+from conditional_writes.models import Codec, Loaded, Misfit, ModelTable, one_of
 from conditional_writes.upserts import MapEntry, Upserted
 from conditional_writes.versioned import Pages
 
@@ -102,6 +102,17 @@ for each in orders.scan(index="by-day", page_size=10):
     assert_type(each, Loaded[Order])
     each.model.order_id += 1
     assert_type(orders.save(each).model.order_id, int)
+templates = {"customer_id": "CUSTOMER#{customer_id}"}
+of_customers = ModelTable(client, "Orders", "customer_id", "order_id", model=Order, templates=templates)
+assert_type(of_customers.query(of_customers.within("c-1")), Pages[Loaded[Order]])
+assert_type(flights.load_many([flights.key("TL1")]), list[Loaded[Flight] | None])
+assert_type(flights.put_many(Flight(name, 3) for name in ("TL1", "TL2")), list[Loaded[Flight]])
+for one in flights.table.query(equals("flight_id", "TL1")).each(one_of(flights, orders)):
+    match one.model:
+        case Order() as order:
+            assert_type(order.order_id, int)
+        case Flight() as found:
+            assert_type(found.seats, int)
 assert_type(flights.upsert("TL1", entries=[MapEntry(("seen", "ada"), "now")]), Upserted)
 
 
@@ -117,6 +128,9 @@ async def awaited(flights: AsyncModelTable[Flight]) -> None:
     assert_type(loaded, Loaded[Flight])
     assert_type(await flights.save(loaded, when=equals("seats", 3)), Loaded[Flight])
     assert_type(await flights.modify("TL1", change=board), Loaded[Flight])
+    assert_type(await flights.load_many([flights.key("TL1")]), list[Loaded[Flight] | None])
+    assert_type(await flights.put_many([Flight("TL1", 3)]), list[Loaded[Flight]])
+    assert_type(flights.table, AsyncVersionedTable)
     assert_type(flights.saving(changed), Put | Update)
     async for each in flights.query(equals("flight_id", "TL1"), page_size=10):
         assert_type(each.changed_to(changed.model).version, int)

@@ -30,7 +30,7 @@ from conditional_writes.core.table_errors import NoSuchTable, WrongKey
 from conditional_writes.core.together import Conflict, VersionedItem, write_together
 
 if TYPE_CHECKING:
-    from conditional_writes.versioned import NoSuchItem, VersionedTable
+    from conditional_writes.versioned import NoSuchItem, VersionedTable, new_id
 
 __all__ = [
     "EXACT",
@@ -69,6 +69,7 @@ __all__ = [
     "key",
     "less_than",
     "more_than",
+    "new_id",
     "read",
     "replacing",
     "version_is",
@@ -79,7 +80,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """A function that has no versioned tables starts faster without them."""
-    if name in {"NoSuchItem", "VersionedTable"}:
+    if name in {"NoSuchItem", "VersionedTable", "new_id"}:
         from conditional_writes import versioned  # noqa: PLC0415 (when it is asked for)
 
         return getattr(versioned, name)

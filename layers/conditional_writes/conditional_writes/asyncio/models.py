@@ -1,44 +1,40 @@
 """Tables whose items are models, by a client whose calls are awaited."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
 from conditional_writes.asyncio.driver import awaitable
 from conditional_writes.asyncio.table import AsyncVersionedTable, of_pages
 from conditional_writes.core.deadline import Deadline
+from conditional_writes.core.items import Key
 from conditional_writes.core.requests import Condition
-from conditional_writes.models import Codec, Loaded, ModelTable
+from conditional_writes.models import Loaded, ModelTable
 from conditional_writes.models.table import ModelWrites
 
+# Methods whose results are named below: pyright would lose the model in what `awaitable` makes in the class.
 _load, _get, _save = awaitable(ModelTable.load), awaitable(ModelTable.get), awaitable(ModelTable.save)
+_load_many, _put_many = awaitable(ModelTable.load_many), awaitable(ModelTable.put_many)
 
 
-class AsyncModelTable[Model](ModelWrites[Model]):
+class AsyncModelTable[Model](ModelWrites[Model, Any, AsyncVersionedTable]):
     """A `ModelTable` whose calls are awaited: `await flights.save(flight)`, `async for flight in flights.scan()`.
 
     Its parameters, its methods and their errors are those of `ModelTable`. `table` is an `AsyncVersionedTable`.
     """
 
-    def __init__(  # noqa: PLR0913 (by name, all but the first two)
-        self,
-        client: Any,
-        name: str,
-        *key_names: str,
-        model: type[Model] | Codec[Model],
-        version: str = "version",
-        checked: bool = True,
-        ttl: str | None = None,
-    ) -> None:
-        self.table = AsyncVersionedTable(client, name, *key_names, version=version, checked=checked)
-        super().__init__(self.table, model, ttl)
+    _kind_of_table = AsyncVersionedTable
 
     async def load(
         self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None
     ) -> Loaded[Model] | None:
         """As `ModelTable.load`."""
         return await _load(self, *key_values, deadline=deadline)
+
+    async def load_many(self, keys: Iterable[Key], *, deadline: Deadline | None = None) -> list[Loaded[Model] | None]:
+        """As `ModelTable.load_many`."""
+        return await _load_many(self, keys, deadline=deadline)
 
     async def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Loaded[Model]:
         """As `ModelTable.get`."""
@@ -54,6 +50,10 @@ class AsyncModelTable[Model](ModelWrites[Model]):
     ) -> Loaded[Model]:
         """As `ModelTable.save`."""
         return await _save(self, model, when=when, checked=checked, deadline=deadline)
+
+    async def put_many(self, models: Iterable[Model], *, deadline: Deadline | None = None) -> list[Loaded[Model]]:
+        """As `ModelTable.put_many`."""
+        return await _put_many(self, models, deadline=deadline)
 
     delete = awaitable(ModelTable[Model].delete)
     upsert = awaitable(ModelTable[Model].upsert)

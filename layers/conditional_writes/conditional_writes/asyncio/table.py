@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from typing import Any, Concatenate, cast, override
@@ -50,7 +51,7 @@ def of_pages[**Parameters, Element](
     return cast("Callable[Concatenate[Any, Parameters], AsyncPages[Element]]", function)
 
 
-class AsyncVersionedTable(VersionedWrites):
+class AsyncVersionedTable(VersionedWrites[Any]):
     """A `VersionedTable` whose calls are awaited: `await orders.save(order)`, `async for order in orders.scan()`.
 
     Its parameters, its methods and their errors are those of `VersionedTable`. `saving`, `deleting`, `checking` and all
@@ -59,9 +60,9 @@ class AsyncVersionedTable(VersionedWrites):
     Tasks of one event loop that modify an item do it one after the other: they would refuse each other's writes.
     """
 
-    def __init__(self, client: Any, name: str, *key_names: str, version: str = "version", checked: bool = True) -> None:
-        super().__init__(client, name, *key_names, version=version, checked=checked)
-        self._lines: WeakValueDictionary[tuple[int, Key], asyncio.Lock] = WeakValueDictionary()
+    @functools.cached_property
+    def _lines(self) -> WeakValueDictionary[tuple[int, Key], asyncio.Lock]:
+        return WeakValueDictionary()
 
     @contextlib.asynccontextmanager
     async def _turn(self, key: Key, deadline: Deadline) -> AsyncIterator[None]:
@@ -89,8 +90,10 @@ class AsyncVersionedTable(VersionedWrites):
             return await _modify(self, *key_values, change=change, deadline=deadline)
 
     load = awaitable(VersionedTable.load)
+    load_many = awaitable(VersionedTable.load_many)
     get = awaitable(VersionedTable.get)
     save = awaitable(VersionedTable.save)
+    put_many = awaitable(VersionedTable.put_many)
     update = awaitable(VersionedTable.update)
     add = awaitable(VersionedTable.add)
     delete = awaitable(VersionedTable.delete)
@@ -101,4 +104,4 @@ class AsyncVersionedTable(VersionedWrites):
     def _found(
         self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None
     ) -> AsyncPages[VersionedItem]:
-        return AsyncPages(self._client, operation, request, deadline, self._made(request))
+        return AsyncPages(self._client, operation, request, deadline, self.fits, self._made(request))

@@ -7,11 +7,11 @@ for type parameters, which Python 3.12 lacks, every `VersionedTable` in an annot
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any, get_origin, overload
 
 from conditional_writes.core.conditions import absent, all_of
 from conditional_writes.core.deadline import Deadline
@@ -27,7 +27,7 @@ from conditional_writes.versioned.queries import Pages
 from conditional_writes.versioned.writes import VersionedWrites
 
 if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
+    from types_boto3_dynamodb import DynamoDBClient  # noqa: F401 (in the class's base)
 
     from conditional_writes.upserts import MapEntry, Upserted
 
@@ -64,18 +64,34 @@ class Misfit(ValueError):
         return f"{key}: isn't a {model}: {why}"
 
 
-class ModelWrites[Model]:
-    """A table's models, and the writes of them. `ModelTable` makes them, and `AsyncModelTable`."""
+class ModelWrites[Model, Client, Table: VersionedWrites[Any]]:
+    """A table's models, and the writes of them: what `ModelTable` and `AsyncModelTable` have in common."""
 
-    def __init__(self, table: VersionedWrites, model: type[Model] | Codec[Model], ttl: str | None) -> None:
-        self._table, self._table_name, self._version = table, table._name, table._version
+    _kind_of_table: type[Table]
+
+    def __init__(  # noqa: PLR0913 (by name, all but the first two)
+        self,
+        client: Client,
+        name: str,
+        *key_names: str,
+        model: type[Model] | Codec[Model],
+        templates: Mapping[str, str] = {},
+        version: str = "version",
+        checked: bool = True,
+        ttl: str | None = None,
+    ) -> None:
+        self.table = self._kind_of_table(
+            client, name, *key_names, templates=templates, version=version, checked=checked
+        )
+        self._table_name, self._version = name, version
         self._model: type[Any] | None = None if isinstance(model, Codec) else get_origin(model) or model
         self._codec, self._fields = codec_of(model)
         self._tags = self._fields.tags if self._fields is not None else frozenset()
         self._ttl = ttl
         if ttl is not None and (self._fields is None or ttl not in self._fields.names):
             raise UnfitModel(f"{self._table_name}: {self._name} has no field {ttl}, which was to be the time to live")
-        for each in table._key_names:
+        self._not_decoded = {*key_names} - (self._fields.names if self._fields is not None else {*key_names})
+        for each in self.table._key_fields:
             if self._fields is not None and each not in self._fields.names:
                 raise UnfitModel(
                     f"{self._table_name}: {self._name} has no field {each}, which is part of the table's key"
@@ -87,20 +103,26 @@ class ModelWrites[Model]:
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
         """As VersionedTable's."""
-        return self._table.key(*values)
+        return self.table.key(*values)
+
+    def within(self, *values: str | int) -> Condition:
+        """As VersionedTable's."""
+        return self.table.within(*values)
 
     def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model] | None:
         """The model of the item as a plan's `observed` has it, None if it doesn't exist."""
-        item = self._table.load_from(observed, *key_values)
+        item = self.table.load_from(observed, *key_values)
         return None if item is None else self.loaded(item)
 
     def get_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model]:
         """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
-        return self.loaded(self._table.get_from(observed, *key_values))
+        return self.loaded(self.table.get_from(observed, *key_values))
 
     def loaded(self, item: VersionedItem) -> Loaded[Model]:
         """The model of an item from elsewhere, as from `Conflict.found`."""
-        key = self._table.key_of(item)
+        key = self.table.key_of(item)
+        if not self.table.fits(item):
+            raise Misfit(key, self._name, "its key is of another kind")
         model = self._decoded(key, item)
         return Loaded(model, version_of(key, item, self._version), item, self._encoded(model))
 
@@ -109,15 +131,15 @@ class ModelWrites[Model]:
     ) -> Put | Update:
         """The write of a `save`, for `write_together` or a plan of your own."""
         item = self._item(model)
-        return self._table.saving(item, when=_with_absent(item, when), checked=checked)
+        return self.table.saving(item, when=_with_absent(item, when), checked=checked)
 
     def deleting(self, loaded: Loaded[Model], *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same."""
-        return self._table.deleting(self._loaded_item(loaded), when=when, checked=checked)
+        return self.table.deleting(self._loaded_item(loaded), when=when, checked=checked)
 
     def checking(self, loaded: Loaded[Model], *, when: Condition | None = None) -> Check:
         """A check for a transaction that only read the model: the item still has the version that was loaded."""
-        return self._table.checking(self._loaded_item(loaded), when=when)
+        return self.table.checking(self._loaded_item(loaded), when=when)
 
     def _loaded_item(self, loaded: Loaded[Model]) -> VersionedItem:
         if not isinstance(loaded, Loaded):
@@ -133,7 +155,7 @@ class ModelWrites[Model]:
             item = model.item.copy()
             item.clear()
             item.update(laid_over(model.item, model.known, encoded, self._tags))
-        self._check_comes_back(self._table.key_of(item), item, encoded)
+        self._check_comes_back(self.table.key_of(item), item, encoded)
         return item
 
     def _check_comes_back(self, key: Key, item: Item, encoded: Item) -> None:
@@ -172,6 +194,8 @@ class ModelWrites[Model]:
             item = {self._version: 0, **item}
         else:
             item = {name: value for name, value in item.items() if name != self._version}
+        if self._not_decoded:  # they are made of fields
+            item = {name: value for name, value in item.items() if name not in self._not_decoded}
         if self._ttl is not None and isinstance(item.get(self._ttl), Decimal | int):
             item = item | {self._ttl: datetime.fromtimestamp(int(item[self._ttl]), UTC).isoformat()}
         try:
@@ -190,11 +214,44 @@ class ModelWrites[Model]:
         return self._item(after if before is None else before.changed_to(after))
 
 
-class ModelTable[Model](ModelWrites[Model]):
+@overload
+def one_of[A, B](
+    one: ModelWrites[A, Any, Any], two: ModelWrites[B, Any, Any], /
+) -> Callable[[VersionedItem], Loaded[A] | Loaded[B]]: ...
+
+
+@overload
+def one_of[A, B, C](
+    one: ModelWrites[A, Any, Any], two: ModelWrites[B, Any, Any], three: ModelWrites[C, Any, Any], /
+) -> Callable[[VersionedItem], Loaded[A] | Loaded[B] | Loaded[C]]: ...
+
+
+@overload
+def one_of(*tables: ModelWrites[Any, Any, Any]) -> Callable[[VersionedItem], Loaded[Any]]: ...
+
+
+def one_of(*tables: ModelWrites[Any, Any, Any]) -> Callable[[VersionedItem], Loaded[Any]]:
+    """Makes models of several kinds of items: `shop.query(…).each(one_of(customers, orders))`.
+
+    Each item is loaded by the first table whose templates its key fits. Raises Misfit if there is none. Type checkers
+    know the models of up to three tables.
+    """
+
+    def loaded(item: VersionedItem) -> Loaded[Any]:
+        for table in tables:
+            if table.table.fits(item):
+                return table.loaded(item)
+        raise Misfit(tables[0].table.key_of(item), " or ".join(each._name for each in tables), "its key is of no kind")
+
+    return loaded
+
+
+class ModelTable[Model](ModelWrites[Model, "DynamoDBClient", VersionedTable]):
     """A VersionedTable whose items are models: `ModelTable(client, "Flights", "flight_id", model=Flight)`.
 
     `model` is a dataclass, a Struct of msgspec's, a model of pydantic's, or a Codec. `table` is the same table without
-    models, for what a model can't say.
+    models, for what a model can't say. With `templates`, as VersionedTable's, a model has the fields that these name,
+    and needn't have the key's own.
 
     A save writes the attributes in which the model changed. Attributes that the model doesn't know stay as they are,
     also in its nested models, and so does a stored text that says the same in other words. An element of a list that
@@ -211,18 +268,7 @@ class ModelTable[Model](ModelWrites[Model]):
     raises. A model that doesn't fit isn't written. Making the table raises UnfitModel if no item can be such a model.
     """
 
-    def __init__(  # noqa: PLR0913 (by name, all but the first two)
-        self,
-        client: "DynamoDBClient",
-        name: str,
-        *key_names: str,
-        model: type[Model] | Codec[Model],
-        version: str = "version",
-        checked: bool = True,
-        ttl: str | None = None,
-    ) -> None:
-        self.table = VersionedTable(client, name, *key_names, version=version, checked=checked)
-        super().__init__(self.table, model, ttl)
+    _kind_of_table = VersionedTable
 
     @blocking
     def load(
@@ -236,6 +282,18 @@ class ModelTable[Model](ModelWrites[Model]):
     def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Steps[Loaded[Model]]:
         """As `load`, but raises NoSuchItem if the item doesn't exist."""
         return self.loaded((yield from steps(VersionedTable.get)(self.table, *key_values, deadline=deadline)))
+
+    @blocking
+    def load_many(self, keys: Iterable[Key], *, deadline: Deadline | None = None) -> Steps[list[Loaded[Model] | None]]:
+        """The models of these keys, in their order; None for each that doesn't exist. As VersionedTable's."""
+        items = yield from steps(VersionedTable.load_many)(self.table, keys, deadline=deadline)
+        return [None if item is None else self.loaded(item) for item in items]
+
+    @blocking
+    def put_many(self, models: Iterable[Model], *, deadline: Deadline | None = None) -> Steps[list[Loaded[Model]]]:
+        """Creates the models that aren't there yet, and returns those that were. As VersionedTable's."""
+        there = yield from steps(VersionedTable.put_many)(self.table, map(self._item, models), deadline=deadline)
+        return [*map(self.loaded, there)]
 
     def query(  # noqa: PLR0913 (as VersionedTable's)
         self,

@@ -55,33 +55,36 @@ class Page[Element](NamedTuple):
 
 
 class PagesToRead[Element]:
-    """The pages of a query or scan, and what is made of their items.
+    """The pages of a query or scan, and what is made of the items that are wanted.
 
     Without a `deadline` each page has ten seconds. A throttled page is read again until then.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (its subclasses alone pass them on)
         self,
         client: "DynamoDBClient",
         operation: Operation,
         request: dict[str, Any],
         deadline: Deadline | None,
+        wanted: Callable[[Item], bool],
         made: Callable[[Item], Element],
     ) -> None:
-        self._client, self._operation, self._deadline, self._made = client, operation, deadline, made
+        self._client, self._operation, self._deadline = client, operation, deadline
+        self._wanted, self._made = wanted, made
         self._following: dict[str, Any] | None = request
         self._left: Iterator[Item] = iter(())
 
     def _making(self, make: Callable[[Element], Any]) -> tuple[Any, ...]:
         """The arguments of such pages, whose elements `make` has made of these."""
-        return self._client, self._operation, self._following, self._deadline, lambda item: make(self._made(item))
+        same = self._client, self._operation, self._following, self._deadline, self._wanted
+        return *same, lambda item: make(self._made(item))
 
     def _begin(self, answer: Any) -> None:
         """Goes on with the page in DynamoDB's answer."""
         assert self._following is not None
         last = answer.get("LastEvaluatedKey")
         self._following = self._following | {"ExclusiveStartKey": last} if last else None
-        self._left = iter(found_items(answer))
+        self._left = filter(self._wanted, found_items(answer))
 
     def _rest(self) -> Page[Element]:
         last = (self._following or {}).get("ExclusiveStartKey")

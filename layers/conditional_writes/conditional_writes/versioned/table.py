@@ -1,7 +1,7 @@
 """Versioned items of any table: each write asserts the version that it was made from, and makes the next version.
 
 There is no batch write: DynamoDB's BatchWriteItem takes no conditions, so a batch would silently overwrite the changes
-of other writers. Writes that belong together go into one transaction: `write_together`.
+of other writers. Writes that belong together go into one transaction: `write_together`. So do new items: `put_many`.
 """
 
 import time
@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes.core.deadline import Deadline, deadline_or_default
-from conditional_writes.core.items import Item, Key
+from conditional_writes.core.items import Item, Key, item_bytes
 from conditional_writes.core.loop import (
     CONFLICTS_BEFORE_PAUSE,
     CONFLICTS_BEFORE_PAUSE_IF_PACED,
@@ -19,8 +19,10 @@ from conditional_writes.core.loop import (
     Plan,
     write,
 )
-from conditional_writes.core.reading import read_one
+from conditional_writes.core.packing import packed
+from conditional_writes.core.reading import read, read_one
 from conditional_writes.core.requests import (
+    MAXIMUM_WRITES,
     Condition,
     Put,
     Update,
@@ -35,7 +37,13 @@ from conditional_writes.versioned.pacing import Pace
 from conditional_writes.versioned.writes import VersionedWrites, existing, loaded_of
 
 if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient  # noqa: F401 (in the class's base)
+
     from conditional_writes.upserts import MapEntry, Upserted
+
+
+MAXIMUM_BYTES = 4_000_000
+"""The items of a transaction of `put_many`. DynamoDB's limit is 4 MB, with the library's attributes."""
 
 
 class _Change(NamedTuple):
@@ -46,12 +54,17 @@ class _Change(NamedTuple):
     saving: Put | Update | None = None
 
 
-class VersionedTable(VersionedWrites):
+class VersionedTable(VersionedWrites["DynamoDBClient"]):
     """A table of versioned items: `VersionedTable(client, "Orders", "order_id")`, with the names of its key.
 
     `version` names the attribute with an item's version. The first save of a new item makes version 1. An item that has
     no version yet gets version 1 with its next save. Beside the version, `cw:version_id` names the write that made it:
     a write recognises its own effect by it, and tells a recreated item from the deleted one.
+
+    `templates` make the key of fields, for several kinds of items in one table: `VersionedTable(client, "Shop", "pk",
+    "sk", templates={"pk": "CUSTOMER#{customer_id}", "sk": "ORDER#{order_id}"})`. A key's values are those of the fields
+    then, in this order: `orders.get("c-1", "o-7")`. A save makes the key of the item's fields. Queries and scans leave
+    out items whose keys are of another kind. `within` makes a query's condition.
 
     With `checked=False` saves and deletes assert no version, unless a call says otherwise: the last writer wins, for
     the attributes that it changed. The version still grows, so that other writers notice.
@@ -75,6 +88,20 @@ class VersionedTable(VersionedWrites):
         """As `load`, but raises NoSuchItem if the item doesn't exist."""
         found = yield from steps(VersionedTable.load)(self, *key_values, deadline=deadline)
         return existing(self.key(*key_values), found)
+
+    @blocking
+    def load_many(self, keys: Iterable[Key], *, deadline: Deadline | None = None) -> Steps[list[VersionedItem | None]]:
+        """The items of these keys as they are now, in the order of the keys; None for each that doesn't exist.
+
+        `orders.load_many([orders.key("o-1"), orders.key("o-2")])`: one request per 100 keys, of consistent reads.
+        Raises ValueError for the key of another table.
+        """
+        wanted = [*keys]
+        for key in wanted:
+            if not isinstance(key, Key) or key.table != self._name:
+                raise ValueError(f"{self._name}: {key} is no key of this table: make one with its `key`")
+        observed = yield from steps(read)(self._client, wanted, deadline_or_default(deadline))
+        return [None if found is None else VersionedItem(found) for found in map(observed.__getitem__, wanted)]
 
     def query(  # noqa: PLR0913 (seven have defaults that are seldom changed)
         self,
@@ -177,6 +204,27 @@ class VersionedTable(VersionedWrites):
         written = yield from steps(write_once)(self._client, [saving], deadline_or_default(deadline))
         returned = written.found.get(saving.key)
         return VersionedItem(returned) if returned else self._as_saved(loaded_of(item), item, saving, written.write_id)
+
+    @blocking
+    def put_many(self, items: Iterable[Item], *, deadline: Deadline | None = None) -> Steps[list[VersionedItem]]:
+        """Creates the items that aren't there yet. Returns those that were there, as they are: none is overwritten.
+
+        They go in transactions of at most 100 items and 4 MB, one after another, and are taken from `items` as they go.
+        If one of them ends in an error, those before it were made, and the same call may be made again. An item costs
+        twice the write units of a `save`. Without a deadline each transaction has ten seconds.
+
+        Raises ValueError for an item that was loaded, and for two items of one key in a transaction.
+        """
+        there: list[VersionedItem] = []
+        for puts in packed(map(self._creating, items), lambda put: item_bytes(put.item), MAXIMUM_WRITES, MAXIMUM_BYTES):
+
+            def plan(observed: Observed, puts: list[Put] = puts) -> Plan[list[Item]]:
+                found = [item for item in observed.values() if item is not None]
+                return Plan(found, [put for put in puts if observed.get(put.key) is None])
+
+            written = yield from steps(write)(self._client, plan, {}, deadline_or_default(deadline))
+            there += map(VersionedItem, written.result)
+        return there
 
     @blocking
     def update(
@@ -301,4 +349,4 @@ class VersionedTable(VersionedWrites):
     def _found(
         self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None
     ) -> queries.Pages[VersionedItem]:
-        return queries.Pages(self._client, operation, request, deadline, self._made(request))
+        return queries.Pages(self._client, operation, request, deadline, self.fits, self._made(request))

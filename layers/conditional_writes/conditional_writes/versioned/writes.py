@@ -1,9 +1,9 @@
 """The writes of versioned items, each from its item as it was loaded. No request is made."""
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from conditional_writes.core.conditions import exists
 from conditional_writes.core.items import Item, Key, check_names, copied, same, to_dynamodb
@@ -23,11 +23,9 @@ from conditional_writes.core.requests import (
     version_of,
 )
 from conditional_writes.core.together import VersionedItem
+from conditional_writes.versioned.key_templates import KeyTemplates
 from conditional_writes.versioned.pacing import Pace
 from conditional_writes.versioned.queries import key_in
-
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
 
 
 class NoSuchItem(LookupError):
@@ -41,11 +39,17 @@ class NoSuchItem(LookupError):
         return f"{self.key}: there is no such item"
 
 
-class VersionedWrites:
+class VersionedWrites[Client]:
     """A table's keys, and the writes of its versioned items. `VersionedTable` makes them."""
 
     def __init__(
-        self, client: "DynamoDBClient", name: str, *key_names: str, version: str = "version", checked: bool = True
+        self,
+        client: Client,
+        name: str,
+        *key_names: str,
+        templates: Mapping[str, str] = {},
+        version: str = "version",
+        checked: bool = True,
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{name!r} is no table's name: expected VersionedTable(client, name, *key_names)")
@@ -53,12 +57,22 @@ class VersionedWrites:
             raise ValueError(f"{name}: expected the names of its key, got none")
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
+        self._templates = KeyTemplates(name, key_names, templates) if templates else None
+        self._key_fields = self._templates.fields if self._templates else key_names
         self._pace = Pace()
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
-        """The item's primary key from its values, in the order of the table's key names."""
-        if len(values) != len(self._key_names):
-            raise TypeError(f"{self._name}: expected {', '.join(self._key_names)}; got {len(values)} values")
+        """The item's primary key from its values, in the order of the table's key names, or of its templates' fields.
+
+        Raises ValueError and TypeError for values that make no key of the templates.
+        """
+        if len(values) != len(self._key_fields):
+            raise TypeError(f"{self._name}: expected {', '.join(self._key_fields)}; got {len(values)} values")
+        if self._templates is not None:
+            values = tuple(self._templates.key_values(dict(zip(self._key_fields, values, strict=True))))
+        return self._key(values)
+
+    def _key(self, values: Iterable[Any]) -> Key:
         return Key(self._name, tuple(sorted(zip(self._key_names, values, strict=True))))
 
     def key_of(self, item: Item) -> Key:
@@ -68,11 +82,26 @@ class VersionedWrites:
         """
         if not isinstance(item, dict):
             raise TypeError(f"{self._name}: expected an item, got {item!r}")
-        source = loaded_of(item) or item
-        for name in self._key_names:
+        before = loaded_of(item)
+        source, names = (before, self._key_names) if before else (item, self._key_fields)
+        for name in names:
             if name not in source:
                 raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
-        return self.key(*(source[name] for name in self._key_names))
+        values = [source[name] for name in names]
+        return self._key(values) if before else self.key(*values)
+
+    def fits(self, item: Item) -> bool:
+        """Whether the key of an item of this table is as the templates make it. Without templates each is."""
+        return self._templates is None or self._templates.fit(item)
+
+    def within(self, *values: str | int) -> Condition:
+        """The condition of a query: keys of the table's templates whose first fields have these values.
+
+        Raises TypeError if there are no templates, and as `key`. The values of the partition key must be among them.
+        """
+        if self._templates is None or len(values) > len(self._key_fields):
+            raise TypeError(f"{self._name}: expected templates of its key, and values of {', '.join(self._key_fields)}")
+        return self._templates.beginning(dict(zip(self._key_fields, values, strict=False)))
 
     def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> VersionedItem | None:
         """The item as a plan's `observed` has it, None if it doesn't exist. Raises ValueError if it wasn't read."""
@@ -100,6 +129,15 @@ class VersionedWrites:
             added = {self._version: 1}
             saving = Update(key, values, condition, removed, added, return_new=True, makes_version=True)
         return saving._replace(condition=both(saving.condition, when))
+
+    def _creating(self, item: Item) -> Put:
+        """Raises ValueError for an item that was loaded, and what `serialized` raises: a size is asked for before."""
+        putting = self.saving(item, checked=True)
+        if loaded_of(item) is not None:
+            raise ValueError(f"{putting.key}: was loaded, so it is no new item: save it")
+        assert isinstance(putting, Put)
+        to_dynamodb(putting.item)
+        return putting
 
     def deleting(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same. Raises ValueError if a checked item wasn't loaded."""
@@ -187,11 +225,22 @@ class VersionedWrites:
     def _check_removed(self, key: Key, removed: Collection[str], doing: str = "removed") -> None:
         """Raises ValueError for names of what stays, TypeError for a name that is no text."""
         check_names(removed)
-        staying = dict.fromkeys(dict(key.attributes), "part of the key") | {self._version: "the version"}
+        staying = dict.fromkeys([*self._key_names, *self._key_fields], "part of the key")
+        staying[self._version] = "the version"
         for name in removed:
             whose = "the library's own attribute" if is_own(name) else staying.get(name)
             if whose:
                 raise ValueError(f"{key}: {doing}: {name} is {whose}, which stays")
+
+    def _check_fields(self, key: Key, before: Item | None, after: Item) -> None:
+        """Raises ValueError if fields of the key aren't as the key has them."""
+        if before is None:
+            if self.key_of(dict(after)) != key:
+                raise ValueError(f"{key}: is the key of an item whose {', '.join(self._key_fields)} are others")
+            return
+        for name in self._key_fields:
+            if not same(after.get(name), before.get(name)):
+                raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
 
     def _check_change(self, key: Key, before: Item | None, after: Item) -> None:
         """Raises ValueError if the key, the version or an attribute of the library was changed.
@@ -202,6 +251,8 @@ class VersionedWrites:
             if after.get(name, value) != value:
                 raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
         check_names(after)
+        if self._templates is not None:
+            self._check_fields(key, before, after)
         for name in filter(is_own, after):
             if name in MARKS or not same((before or {}).get(name), after[name]):
                 raise ValueError(
