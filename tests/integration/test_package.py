@@ -57,6 +57,7 @@ TESTS = [
     "exactly_once.py::test_the_key_with_another_payload_is_refused",
     "exactly_once.py::test_a_record_of_stock_powertools_is_replayed_and_ours_by_stock",
     "asyncio.py",
+    "kinds.py",
     "upserts.py::test_a_save_between_a_refusal_and_what_follows_from_it_is_not_lost",
     "locks.py::test_a_fault_never_makes_one_lose_to_oneself",
     "locks.py::test_a_window_is_done_once_and_a_failed_one_is_given_back",
@@ -205,7 +206,7 @@ def test_the_librarys_tests_pass_on_each_python_and_with_the_lowest_versions_tha
     install(python, distributions["wheel"], *exactly, "pytest", "pytest-timeout", "hypothesis")
     options = ("--noconftest", "-p", "tests.support.library_alone", "-p", "no:cacheprovider", "-q")
     # botocore of 2024 uses what Python 3.12 deprecates, so warnings aren't errors here.
-    tests = [f"tests/integration/test_{test}" for test in TESTS]
+    tests = [*(f"tests/integration/test_{test}" for test in TESTS), "tests/unit/test_signing.py"]
     command = (python, "-m", "pytest", *options, "-W", "default", *tests)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     said = run(*command, cwd=PROJECT, env=environment | {"PYTHONPATH": str(PROJECT)})

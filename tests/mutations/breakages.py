@@ -63,7 +63,7 @@ BREAKAGES = [
     Breakage(
         "a model that couldn't be loaded again is written",
         f"{LIBRARY}/models/table.py",
-        "        self._check_comes_back(self._table.key_of(item), item, encoded)\n",
+        "        self._check_comes_back(self.table.key_of(item), item, encoded)\n",
         "",
     ),
     Breakage(

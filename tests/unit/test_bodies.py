@@ -57,7 +57,7 @@ def read(answers: Answers) -> Item | None:
 
 
 def read_page(operation: queries.Operation) -> Callable[[Answers], Any]:
-    return lambda answers: Pages(answers.client, operation, {"TableName": "Orders"}, None, dict).page()
+    return lambda answers: Pages(answers.client, operation, {"TableName": "Orders"}, None, bool, dict).page()
 
 
 def read_some(answers: Answers) -> Any:
