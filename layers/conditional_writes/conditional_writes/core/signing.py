@@ -25,9 +25,10 @@ def sign_quickly(client: Any) -> None:
 
     def signature(*arguments: Any, **named: Any) -> Any:
         by_botocore = signature_by_botocore(*arguments, **named)
-        if type(by_botocore) is not SigV4Auth or by_botocore.credentials is None:
-            return by_botocore
-        return QuickSignature(by_botocore.credentials, by_botocore._service_name, by_botocore._region_name)
+        match named:
+            case {"signing_name": service, "region_name": region} if type(by_botocore) is SigV4Auth:
+                return QuickSignature(by_botocore.credentials, service, region)
+        return by_botocore
 
     signer.get_auth_instance = signature
 
@@ -36,6 +37,8 @@ class QuickSignature(SigV4Auth):
     """Signs one request. `_names` are those of the headers that it signs; None: the request is left to botocore."""
 
     _names: str | None = None
+    _region_name: str
+    _service_name: str
 
     @override
     def canonical_request(self, request: Any) -> str:
@@ -53,10 +56,9 @@ class QuickSignature(SigV4Auth):
         key = _key_of(self.credentials.secret_key, day, self._region_name, self._service_name)
         return hmac.digest(key, string_to_sign.encode(), "sha256").hex()
 
-    @override
     def _inject_signature_to_request(self, request: Any, signature: str) -> Any:
         if self._names is None:
-            return super()._inject_signature_to_request(request, signature)
+            return SigV4Auth._inject_signature_to_request(self, request, signature)  # type: ignore[attr-defined]
         parts = f"Credential={self.scope(request)}, SignedHeaders={self._names}, Signature={signature}"
         request.headers["Authorization"] = f"AWS4-HMAC-SHA256 {parts}"
         return request
