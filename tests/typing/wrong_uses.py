@@ -98,7 +98,7 @@ def plan(observed: Observed) -> Plan[int]:
     return Plan("done")  # arg-type, reportReturnType: another result
 
 
-write(client, plan, {})  # call-arg, reportCallIssue: without a deadline
+write(client, plan, {})  # call-overload, reportCallIssue: without a deadline
 
 
 def handle(conflict: Conflict) -> None:
