@@ -76,11 +76,13 @@ def test_interest_that_was_due_may_be_charged_below_the_limit_and_not_a_cent_mor
 
 
 def test_a_stand_in_has_what_never_changes_and_takes_every_amount_unless_it_rejects() -> None:
-    stand_in = StandIn.of(alice(decimal_places=0), None)
-    assert (stand_in.version, stand_in.decimal_places) == (0, 0)
+    stand_in, closed, frozen = (
+        StandIn.of(alice(decimal_places=0), rejects) for rejects in (None, "ACCOUNT_CLOSED", "ACCOUNT_FROZEN")
+    )
+    assert (stand_in.balance, stand_in.version, stand_in.decimal_places) == (0, 0, 0)
+    assert [each.status for each in (stand_in, closed, frozen)] == ["OPEN", "CLOSED", "OPEN"]
     assert moved_whatever_the_limit(stand_in, Decimal(-5)).amount == -5
-    rejecting = replace(stand_in, rejects="ACCOUNT_FROZEN")
-    assert moved_whatever_the_limit(rejecting, Decimal(-5)).reason == "ACCOUNT_FROZEN"
+    assert moved_whatever_the_limit(frozen, Decimal(-5)).reason == "ACCOUNT_FROZEN"
 
 
 def test_an_amount_is_too_much_for_any_balance() -> None:

@@ -83,6 +83,7 @@ POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
     "a credit": (payment(25), ALICE, {"balance": 125}),
     "a debit": (payment(-25), ALICE, {"balance": 75}),
     "a debit down to the limit": (payment(-150), ALICE, {"balance": -50}),
+    "a cent's credit below the limit": (payment("0.01"), alice(balance=-100), {"balance": "-99.99"}),
     "an amount in the account's currency": (payment(1, "EUR"), ALICE, {"balance": 101}),
     "a lower limit": (limit(-80), ALICE, {"overdraft_limit": -80}),
     "a higher limit": (limit(0), ALICE, {"overdraft_limit": 0}),
