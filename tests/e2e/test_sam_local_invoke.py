@@ -69,6 +69,8 @@ process_transactions/47-a-forced-debit: POSTED
 process_transactions/48-a-forced-debit-by-the-transactions-queue: WRONG_QUEUE
 process_transactions/49-a-pool: 2 POSTED, INVALID_MESSAGE
 process_transactions/50-into-a-pool-and-out: 2 POSTED
+process_transactions/51-a-hold-for-two-payees: 2 POSTED
+process_transactions/52-a-compound-is-reversed: INVALID_MESSAGE, POSTED, ALREADY_REVERSED
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT
