@@ -1,5 +1,6 @@
 """What `teller account`, `statement`, `transaction` and `outcomes tail` show of holds and reversals, in 80 columns."""
 
+import csv
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -81,6 +82,37 @@ def became(entry: dict[str, Any], count: dict[str, Any] | None = None) -> dict[s
 
 def rows(text: str) -> list[list[str]]:
     return [row.split() for row in text.splitlines()]
+
+
+USED = {"account_id": "teller:shard:7:acc-1", "balance": "97", "version": 3, "posted_at": TIME, "seal": "s"}
+POOL = ACCOUNT | {
+    "balance": "100",
+    "held": "0",
+    "available": None,
+    "overdraft_limit": None,
+    "holds": [],
+    "pool": {"shards": 64, "used": [USED | {"account_id": "teller:shard:0:acc-1", "balance": "3"}, USED]},
+}
+OF_POOL = entry("sale-1", "3", {"type": "compound"}, account_id="teller:shard:0:acc-1", home_account_id="shop")
+
+
+def test_a_pool_is_shown_as_the_sum_of_its_shards_with_a_row_for_each() -> None:
+    found = rows(shown(POOL, "account", "acc-1"))
+    assert ["balance", "100.00"] in found
+    assert ["pool", "64", "shards,", "2", "of", "them", "used"] in found
+    head = found.index(["shard", "balance", "version", "posted", "at"])
+    names = [row[:3] for row in found[head + 1 :] if row and row[0].startswith("teller:")]
+    assert names == [["teller:shard:0:acc-1", "3.00", "3"], ["teller:shard:7:acc-1", "97.00", "3"]]
+
+
+def test_the_statement_of_a_pool_says_which_shard_each_entry_is_on() -> None:
+    opened = entry("open", "0", {"type": "open_account"}, account_id="acc-1", account_version=1)
+    page = {"account_id": "acc-1", "account_version": 2, "entries": [opened, OF_POOL], "complete": True}
+    page |= {"missing_versions": [], "next": None}
+    versions = [row[:2] for row in rows(shown(page, "statement", "acc-1", account=POOL))]
+    assert ["0:", "2"] in versions
+    lines = list(csv.DictReader(shown(page, "statement", "acc-1", "--csv").splitlines()))
+    assert [(line["transaction_id"], line["shard"]) for line in lines] == [("open", ""), ("sale-1", "0")]
 
 
 def test_an_account_is_shown_with_what_is_available_and_its_holds() -> None:

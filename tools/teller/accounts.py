@@ -39,9 +39,9 @@ MOST_ENTRIES = 1000
 """Of a page: read_accounts's own bound."""
 CSV_COLUMNS = (
     *("account_version", "posted_at", "transaction_id", "type", "status", "reason", "amount", "balance_after"),
-    *("occurred_at", "description", "held_after", "hold_id", "of_transaction_id", "home_account_id"),
+    *("occurred_at", "description", "held_after", "hold_id", "of_transaction_id", "home_account_id", "shard"),
 )
-CSV_NUMBERS = {"account_version", "amount", "balance_after", "held_after"}
+CSV_NUMBERS = {"account_version", "amount", "balance_after", "held_after", "shard"}
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """A spreadsheet takes a text that begins so for a formula."""
 WIDEST_AMOUNT = 20
@@ -244,7 +244,7 @@ class _Tables:
     def _widths_of(self, rows: Sequence[_Row]) -> list[int]:
         """The descriptions and the ids share what the others leave of the width."""
         widths = [
-            len(str(self._account["version"])),
+            max([len(str(self._account["version"])), *(len(row.version) for row in rows)]),
             max(len(_HEADS[1]), *(len(row.posted_at) for row in rows)) if rows else len(_HEADS[1]),
             0,
             min(WIDEST_AMOUNT, max([len(_HEADS[3]), *(len(row.amount) for row in rows)])),
@@ -262,8 +262,14 @@ _HEADS = ("#", "posted at (UTC)", "transaction", "amount", "balance", "descripti
 
 def _version(entry: Entry) -> str:
     """Of a pool's entry, with the number of the shard."""
-    account_id, version = str(entry.get("account_id")), str(entry["account_version"])
-    return f"{account_id.removeprefix(SHARD).partition(':')[0]}: {version}" if account_id.startswith(SHARD) else version
+    shard, version = _shard(entry), str(entry["account_version"])
+    return f"{shard}: {version}" if shard else version
+
+
+def _shard(entry: Entry) -> str:
+    """The number of the shard on which the entry is. Empty, if its account is none."""
+    account_id = str(entry.get("account_id"))
+    return account_id.removeprefix(SHARD).partition(":")[0] if account_id.startswith(SHARD) else ""
 
 
 def _asked(entry: Entry) -> str:
@@ -323,7 +329,7 @@ class _CsvLines:
 
     def show(self, page: list[Entry]) -> None:
         for entry in page:
-            fields = entry["request"] | entry
+            fields = entry["request"] | entry | {"shard": _shard(entry)}
             self._line([_csv_cell(name, fields.get(name)) for name in CSV_COLUMNS])
 
     def _line(self, cells: Sequence[Any]) -> None:
