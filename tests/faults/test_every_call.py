@@ -14,6 +14,7 @@ from tests.faults.scenarios.posting import Posting
 from tests.faults.scenarios.small import posting_with_a_killer
 from tests.support.bodies import (
     closing,
+    compound,
     hold,
     opening,
     openings,
@@ -87,6 +88,7 @@ RICH = [*openings("alice", "bob"), payment("pay", 50)]
 HELD, PAID = [*RICH, hold(amount=30)], [*RICH, transfer("rent", 20)]
 RENT = {"of_transaction_id": "rent"}
 BOBS_RENT = RENT | {"of_account_id": "alice"}
+SALE = compound("sale", alice=-30, bob=20, pool=9, fees=1)
 # The hold's entry is read if the hold isn't open, and the first account is read if a reversal names the second one.
 CASES = {
     "a hold that is posted in part, and then to another account": Case(
@@ -141,6 +143,13 @@ CASES = {
         [],
         {"POSTED": 7, "REVERSAL_EXCEEDED": 2},
         [READ, READ, COMMIT],
+    ),
+    "a payment with a fee to two pools, also by a worker with other shards, and its reversal": Case(
+        [*RICH, opening("pool", shards=2), opening("fees", shards=2)],
+        [SALE, reverse("back", None, "bob", "sale", of_account_id="alice")],
+        [SALE],
+        {"POSTED": 13},
+        [],
     ),
     "a posting of a hold that isn't open": Case(
         [*HELD, void_hold("void")],
