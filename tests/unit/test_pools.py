@@ -1,9 +1,9 @@
-"""The shards of a pool: which numbers there may be, and of which transactions."""
+"""Pools and their shards: how many there may be, their ids, and how one begins."""
 
 import pytest
 from msgspec.structs import replace
 
-from ledger.core.pools import Pool, are_possible, opened_shard, pool_of, shard_id, shards_of
+from ledger.core.pools import Pool, opened_shard, pool_of, shard_id
 from tests.support.samples import ALICE, NOW
 
 POOL = Pool(shards=8, opened=2)
@@ -23,14 +23,3 @@ def test_a_shards_id_names_its_pool_and_no_other_id_does() -> None:
 def test_a_shard_is_as_the_pool_was_opened() -> None:
     shard = opened_shard(shard_id("alice", 1), replace(ALICE, pool=POOL, posted_at=NOW, seal="s"))
     assert shard == replace(ALICE, account_id=shard_id("alice", 1), version=0)
-
-
-def test_a_transactions_shards_are_those_of_the_pools_as_they_are_or_ever_were() -> None:
-    pools, ids = {"till": POOL, "fees": POOL}, ("alice", "till", "fees")
-    now, before = (shards_of(ids, "t-1", {name: Pool(shards, 2) for name in pools}) for shards in (8, 2))
-    assert now != before
-    for possible in (now, before):
-        assert are_possible(possible, ids, "t-1", pools)
-    assert not are_possible(now | {"till": 8}, ids, "t-1", pools)
-    assert not are_possible({"till": now["till"]}, ids, "t-1", pools)
-    assert not are_possible(now, ids[:2], "t-1", pools)
