@@ -13,8 +13,6 @@ from botocore.handlers import BUILTIN_HANDLERS
 from botocore.loaders import JSONFileLoader, Loader
 from botocore.session import Session
 
-from conditional_writes.core.signing import sign_quickly
-
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
@@ -63,7 +61,6 @@ def new_client(service_name: str, **config: Any) -> Any:
     settings = {"user_agent": _user_agent(session)} | config
     client = session.create_client(service_name, config=CONFIG.merge(Config(**settings)))
     _load_authorities_once(client)
-    sign_quickly(client)
     return client
 
 
