@@ -6,7 +6,6 @@ import re
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -275,24 +274,25 @@ def without_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in outcome.items() if name != "posted_at"} for outcome in found]
 
 
-def _lose_answers(function: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("lost", "seconds", "dry_run", "state"),
+    [
+        ("TransactWriteItems", 60, False, "unknown"),
+        ("BatchGetItem", 60, False, "busy"),
+        ("BatchGetItem", 60, True, "busy"),
+        ("nothing", 5, False, "busy"),
+    ],
+    ids=["AWS says nothing of a write", "of a read", "of a read in a dry run", "no time is left"],
+)
+def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
+    ledger: Ledger, function: ModuleType, lost: str, seconds: float, state: str, *, dry_run: bool
+) -> None:
     def lose(**_: Any) -> None:
         raise ReadTimeoutError(endpoint_url="lost")
 
-    function.poster.client.meta.events.register("before-send.dynamodb.TransactWriteItems", lose)
-
-
-@pytest.mark.parametrize(
-    ("prepare", "seconds", "state"),
-    [(_lose_answers, 60, "unknown"), (lambda _: None, 5, "busy")],
-    ids=["AWS says nothing", "no time is left"],
-)
-def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
-    ledger: Ledger, function: ModuleType, prepare: Callable[[ModuleType], None], seconds: float, state: str
-) -> None:
-    prepare(function)
+    function.poster.client.meta.events.register(f"before-send.dynamodb.{lost}", lose)
     with mock.patch("time.sleep"):
-        answer = invoke(function, {"transactions": [PAYMENT]}, seconds)
+        answer = invoke(function, {"transactions": [PAYMENT], "dry_run": dry_run}, seconds)
     assert states(answer["outcomes"]) == [state]
     assert ledger.account("a").version == 1
 

@@ -23,7 +23,7 @@ from ledger.dispositions import disposition_of
 from ledger.lines import Lines
 from tests.support.folding import NOBODY, TABLES, items_of, message_of
 from tests.support.samples import alice, closing, limit, opening, payment, transfer
-from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Dead, Disposition, Done
+from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Dead, Disposition, Done, Untried
 
 
 def engine(items: dict[Key, Item], refuses: Callable[[Sequence[Write]], None]) -> Callable[..., Written[Any]]:
@@ -103,7 +103,7 @@ def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only(
         transfer(1, from_account_id="carol", to_account_id=stuck[0]),
     ]
     with Clock().simulated_time():
-        assert kinds(posted(items, transactions, 1, read_once)) == [Done, *[Again] * 20, Done, Again]
+        assert kinds(posted(items, transactions, 1, read_once)) == [Done, *[Untried] * 20, Done, Untried]
     assert [items[TABLES.account_key(name)]["balance"] for name in ("alice", "bob", "carol")] == [101, 101, 100]
 
 
@@ -128,7 +128,7 @@ def test_a_read_that_fails_costs_the_groups_with_its_keys_and_is_not_repeated_by
         return {key: items[key] for key in wanted}
 
     became = posted(items, [payment(1, account_id=name) for name in names], 1, read_once)
-    assert kinds(became) == [Again] * 100 + [Done] * 50
+    assert kinds(became) == [Untried] * 100 + [Done] * 50
     assert requests == [100, 50]
 
 

@@ -30,7 +30,7 @@ from ledger.lines import Lines, Mark, Ticket
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables, Line
 from workers.batches import MAXIMUM_VALUES, Measurement
 from workers.parallel import in_parallel
-from workers.queue_messages import Disposition, Done
+from workers.queue_messages import Disposition, Done, Untried
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -98,7 +98,7 @@ class BatchPoster(Struct):
                 try:
                     items |= read_once(self.client, keys, deadline, self._attributes)
                 except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
-                    unread |= dict.fromkeys(keys, disposition_of(error))
+                    unread |= dict.fromkeys(keys, Untried.after(error))
             if not (pools := self.tables.pools_in(items)):
                 break
             self.pools |= pools
@@ -239,6 +239,10 @@ class _Group(Struct):
         """
         try:
             self._read(known)
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
+            self.give(disposition_of(error) if self.losses else Untried.after(error))
+            return
+        try:
             if not self.is_in_turn and (contended := self._contended()):
                 self._line_up(min(contended))  # one line for groups that share several accounts
             self.batches = self.batches or [self.messages]

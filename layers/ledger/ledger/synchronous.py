@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from conditional_writes import Deadline
+from conditional_writes import Deadline, DeadlinePassed
 from ledger.core.journal import Outcome, outcome_to_json
 from ledger.core.post_requests import PostRequest
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.fold import QueuedTransaction
 from workers.batches import Measurement
-from workers.queue_messages import Again, Dead, Done, QueueMessage, Waiting
+from workers.queue_messages import Again, Dead, Done, QueueMessage, Untried, Waiting
 
 
 class State(StrEnum):
@@ -29,13 +29,9 @@ class State(StrEnum):
     WAITING = "waiting"
     """The message refers to an account or a transaction that isn't there yet. Nothing was recorded."""
     BUSY = "busy"
-    """No time was left to try. Nothing was recorded: send it again, under the same id."""
+    """No time was left to try, or AWS didn't answer a read. Nothing was recorded: send it again, under the same id."""
     UNKNOWN = "unknown"
     """AWS didn't say in time whether it was posted: ask, or send it again, under the same id."""
-
-
-NOTHING_TRIED = ("DeadlinePassed", "LineTooLong")
-"""The errors after which nothing of a commit was written."""
 
 
 class Poster(Protocol):
@@ -79,7 +75,7 @@ class SynchronousPoster(NamedTuple):
             self.poster.decide(decoded, deadline)
         elif decoded:
             measurements = self.poster.post(decoded, deadline)
-        return Answer(list(map(_outcome, messages)), measurements)
+        return Answer([_outcome(message, dry_run=request.dry_run) for message in messages], measurements)
 
     def _message(self, body: str, message_id: str, sent_by: str, now: datetime) -> QueuedTransaction:
         message: QueuedTransaction = QueueMessage(message_id, "", body, PERHAPS_POSTED, now, {}, sent_by)
@@ -90,7 +86,7 @@ class SynchronousPoster(NamedTuple):
         return message
 
 
-def _outcome(message: QueuedTransaction) -> dict[str, Any]:
+def _outcome(message: QueuedTransaction, *, dry_run: bool) -> dict[str, Any]:
     ids: dict[str, Any] = {"transaction_id": None, "account_id": None}
     if transaction := message.content:
         ids = {"transaction_id": transaction.transaction_id, "account_id": transaction.account_ids[0]}
@@ -101,7 +97,8 @@ def _outcome(message: QueuedTransaction) -> dict[str, Any]:
             return {**ids, "state": State.INVALID, "reason_code": code, "reason": reason, **details}
         case Waiting(code, reason):
             return {**ids, "state": State.WAITING, "reason_code": code, "reason": reason}
-        case Again(reason, error):
-            was_tried = error is not None and error.name not in NOTHING_TRIED
-            return {**ids, "state": State.UNKNOWN if was_tried else State.BUSY, "reason": reason}
+        case Again(reason, error) as again:
+            # After DeadlinePassed nothing of a commit was written. A line that is too long is no error.
+            is_sure = dry_run or isinstance(again, Untried) or error is None or error.name == DeadlinePassed.__name__
+            return {**ids, "state": State.BUSY if is_sure else State.UNKNOWN, "reason": reason}
     raise AssertionError(f"{message.message_id} was given no disposition")

@@ -80,6 +80,10 @@ class Again(NamedTuple):
         return cls(f"{doing}{why}"[:MAXIMUM_REASON_CHARACTERS], ErrorText.of(error))
 
 
+class Untried(Again):
+    """As Again, and nothing of the message was written: no write of it was sent."""
+
+
 class Dead(NamedTuple):
     """The message goes to the dead-letter queue: `code` says why to machines, `reason` in a sentence to people.
 
