@@ -25,9 +25,9 @@ PYTEST = .venv/bin/python -m pytest -n $(WORKERS)
 test: setup
 	$(PYTEST)
 
-# Every test, and every case of it but those that `make soak` alone has.
+# Every test, and every case of it but those that `make soak` alone has. A search with three workers takes half an hour.
 test-all: setup
-	$(PYTEST) --all
+	$(PYTEST) --all --timeout=3600
 
 # Plain `sam build`, with SAM and Python 3.13 from .venv-tools.
 build: .venv-tools/made
