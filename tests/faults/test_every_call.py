@@ -89,7 +89,7 @@ HELD, PAID = [*RICH, hold(amount=30)], [*RICH, transfer("rent", 20)]
 RENT = {"of_transaction_id": "rent"}
 BOBS_RENT = RENT | {"of_account_id": "alice"}
 SALE = compound("sale", alice=-30, bob=20, pool=9, fees=1)
-# The hold's entry is read if the hold isn't open, and the first account is read if a reversal names the second one.
+# The hold's entry is read in a further request if the hold isn't open.
 CASES = {
     "a hold that is posted in part, and then to another account": Case(
         [],
@@ -142,7 +142,7 @@ CASES = {
         [reverse("too much", 6, "bob", **BOBS_RENT)],
         [],
         {"POSTED": 7, "REVERSAL_EXCEEDED": 2},
-        [READ, READ, COMMIT],
+        [READ, COMMIT],
     ),
     "a payment with a fee to two pools, also by a worker with other shards, and its reversal": Case(
         [*RICH, opening("pool", shards=2), opening("fees", shards=2)],
