@@ -20,8 +20,8 @@ from tools.local_aws.tables import Tables, scan
 
 TIMES = (f"2024-{month:02}-01T05:00:00+00:00" for month in range(1, 13))
 """Times of no other test. Each is used once."""
-AMOUNTS = ("100", "5", "7")
-"""Of the payments, which are posted in any order: versions 2 to 4. The opening is version 1."""
+AMOUNTS = ("100", "5", "7", "30")
+"""Of the payments, which are posted in any order: versions 2 to 5. The opening is version 1."""
 
 
 def entries(ledger: Ledger, name: str) -> list[Item]:
@@ -35,15 +35,52 @@ def delete(ledger: Ledger, entry: Item) -> None:
     ledger.client.delete_item(TableName=ledger.tables.journal, Key=to_dynamodb(key))
 
 
+def edit(ledger: Ledger, name: str) -> None:
+    ledger.put_entry(entries(ledger, name)[1] | {"amount": 1_000})
+
+
 def remove(ledger: Ledger, name: str) -> None:
     delete(ledger, entries(ledger, name)[2])
+
+
+def swap(ledger: Ledger, name: str) -> None:
+    *_, before, one, other = entries(ledger, name)
+    places = ("account_version", "posted_at")
+    balance = before["balance_after"] + other["amount"]
+    ledger.put_entry(one | {each: other[each] for each in (*places, "balance_after")})
+    ledger.put_entry(other | {each: one[each] for each in places} | {"balance_after": balance})
+
+
+def number_anew(ledger: Ledger, name: str) -> None:
+    """Without a payment, and without a gap."""
+    _, _, left_out, *later = entries(ledger, name)
+    delete(ledger, left_out)
+    for entry in later:
+        version, balance = entry["account_version"] - 1, entry["balance_after"] - left_out["amount"]
+        ledger.put_entry(entry | {"account_version": version, "balance_after": balance})
+    ledger.change_account(name, version=version, balance=balance)
+
+
+def copy_from_another(ledger: Ledger, name: str) -> None:
+    copy, there = entries(ledger, "damaged-edit")[2], entries(ledger, name)[2]
+    ledger.put_entry(there | {each: copy[each] for each in ("request", "amount", "seal", "sent")})
 
 
 def cut_off(ledger: Ledger, name: str) -> None:
     *_, before, last = entries(ledger, name)
     delete(ledger, last)
     fields = {each: before[each] for each in ("posted_at", "seal")}
-    ledger.change_account(name, version=3, balance=before["balance_after"], **fields)
+    ledger.change_account(name, version=4, balance=before["balance_after"], **fields)
+
+
+def raise_balance(ledger: Ledger, name: str) -> None:
+    """With an entry that says so, and without its seal."""
+    entry = entries(ledger, name)[-1]
+    request = entry["request"] | {"transaction_id": RAISED, "amount": "900"}
+    balance, seal = entry["balance_after"] + 900, "0" * 43
+    new = {"transaction_id": RAISED, "request": request, "amount": 900, "account_version": 6, "seal": seal}
+    ledger.put_entry(entry | new | {"balance_after": balance})
+    ledger.change_account(name, version=6, balance=balance, seal=seal)
 
 
 def describe(found: list[Item]) -> None:
@@ -55,27 +92,42 @@ def with_checkpoint_and_root(ledger: Ledger, name: str) -> None:
     publish_anew(ledger)
 
 
-NEXT_NIGHT: dict[str, tuple[Callable[[Ledger, str], Any], str]] = {
+type Planted = dict[str, tuple[Callable[[Ledger, str], Any], str]]
+"""What plants each kind of damage, and what the run calls it."""
+
+NEXT_NIGHT: Planted = {
+    "number-anew": (number_anew, "broken seal"),
     "cut-off": (cut_off, "wrong checkpoint"),
+    "raised": (raise_balance, "broken seal"),
     "chain-anew": (lambda ledger, name: make_anew(ledger, name, describe), "wrong checkpoint"),
     "with-checkpoint-and-root": (with_checkpoint_and_root, "wrong root"),
 }
-WHOLE_REPLAY: dict[str, tuple[Callable[[Ledger, str], Any], str]] = {"removal": (remove, "missing entry")}
-"""By the next run, or by the next one that replays the account whole; and what the run calls it.
-
-tests/support/planted.py and tests/integration/test_proofs.py have every kind. Here are some of each run, and those of
-which the bucket is a part.
-"""
-STILL_PROVEN = {"with-checkpoint-and-root"}
-"""By a root that isn't the bucket's."""
-ACCOUNTS = [f"damaged-{name}" for name in NEXT_NIGHT | WHOLE_REPLAY]
+WHOLE_REPLAY: Planted = {
+    "edit": (edit, "broken seal"),
+    "removal": (remove, "missing entry"),
+    "swap": (swap, "broken seal"),
+    "of-another-account": (copy_from_another, "wrong request"),
+}
+"""Found by the next run, or by the next one that replays the account whole."""
+SAMPLE = {"cut-off", "chain-anew", "with-checkpoint-and-root", "edit"}
+"""Without `--all`: some of each run, and those of which the bucket is a part. In the process every kind is planted."""
+STILL_PROVEN = {"raised", "with-checkpoint-and-root"}
+"""The first has its older entries as they were. The other is proven by a root that isn't the bucket's."""
+RAISED = "t-900"
 
 
 @pytest.fixture
-def ledger(bank: Bank) -> Iterator[Ledger]:
-    """With the accounts, as a night has seen them. In the end the tables are as they were."""
-    bank.transactions.process(*map(opening, ACCOUNTS))
-    bank.transactions.process(*(payment(f"t-{each}", each, name) for each in AMOUNTS for name in ACCOUNTS))
+def kinds(every_case: bool) -> list[Planted]:
+    chosen = NEXT_NIGHT | WHOLE_REPLAY if every_case else SAMPLE
+    return [{name: found[name] for name in found if name in chosen} for found in (NEXT_NIGHT, WHOLE_REPLAY)]
+
+
+@pytest.fixture
+def ledger(bank: Bank, kinds: list[Planted]) -> Iterator[Ledger]:
+    """With an account for each kind, as a night has seen them. In the end the tables are as they were."""
+    accounts = [f"damaged-{name}" for planted in kinds for name in planted]
+    bank.transactions.process(*map(opening, accounts))
+    bank.transactions.process(*(payment(f"t-{each}", each, name) for each in AMOUNTS for name in accounts))
     names = ("Accounts", "Journal", "Checkpoints", "Reversals")
     tables = Tables(*(bank.stack[f"{name}TableName"] for name in names))
     ledger = Ledger(bank.stack.endpoint, tables=tables, LOCKS_TABLE=bank.stack["LocksTableName"])
@@ -84,8 +136,9 @@ def ledger(bank: Bank) -> Iterator[Ledger]:
     yield ledger
     for table, items in before.items():
         for item in items:
-            if item["account_id"]["S"] in ACCOUNTS:
+            if item["account_id"]["S"] in accounts:
                 ledger.client.put_item(TableName=table, Item=item)
+    delete(ledger, {"account_id": "damaged-raised", "transaction_id": RAISED})
     run(bank)
     bank.take_unpublished()
 
@@ -99,7 +152,7 @@ def run(bank: Bank, *options: str) -> set[tuple[str, str]]:
     return {tuple(sentence.split(": ")[:2]) for sentence in report["first_mismatches"]}
 
 
-def expected(planted: dict[str, tuple[Callable[[Ledger, str], Any], str]]) -> set[tuple[str, str]]:
+def expected(planted: Planted) -> set[tuple[str, str]]:
     return {
         ("table Checkpoints" if what == "wrong root" else f"damaged-{name}", what)
         for name, (_, what) in planted.items()
@@ -107,10 +160,10 @@ def expected(planted: dict[str, tuple[Callable[[Ledger, str], Any], str]]) -> se
 
 
 def test_each_damage_is_found_in_its_time_and_what_was_damaged_is_proven_no_more(
-    bank: Bank, ledger: Ledger, tmp_path: Path
+    bank: Bank, ledger: Ledger, kinds: list[Planted], tmp_path: Path
 ) -> None:
     proof, kept, teller = tmp_path / "proof.json", tmp_path / "root.json", Command(bank.stack)
-    proven = teller.json("prove", "damaged-removal", "t-100", "--out", str(proof))
+    proven = teller.json("prove", "damaged-edit", "t-100", "--out", str(proof))
     key = f"roots/{proven['scheduled_time'].replace(':', '').replace('+0000', 'Z')}.json"
     of_bucket = {"Bucket": ROOTS_BUCKET, "Key": key}
     kept.write_bytes(bank.stack.endpoint.client("s3").get_object(**of_bucket)["Body"].read())
@@ -118,7 +171,7 @@ def test_each_damage_is_found_in_its_time_and_what_was_damaged_is_proven_no_more
     assert subprocess.run(checker, capture_output=True, check=False).stdout.startswith(b"proven: account_id ")
 
     found = set[tuple[str, str]]()
-    for planted, options in ((NEXT_NIGHT, []), (WHOLE_REPLAY, ["--whole"])):
+    for planted, options in zip(kinds, ([], ["--whole"]), strict=True):
         for name, (plant, _) in planted.items():
             plant(ledger, f"damaged-{name}")
         for name in planted.keys() - STILL_PROVEN:
@@ -126,4 +179,4 @@ def test_each_damage_is_found_in_its_time_and_what_was_damaged_is_proven_no_more
             assert "run" in refused["reason"], refused
         found |= run(bank, *options)
         assert expected(planted) <= found
-    assert {where for where, _ in found} <= {where for where, _ in expected(NEXT_NIGHT | WHOLE_REPLAY)}
+    assert {where for where, _ in found} <= {where for where, _ in expected(kinds[0] | kinds[1])}

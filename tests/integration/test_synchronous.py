@@ -22,6 +22,7 @@ from tests.support.ledger import Ledger
 from tests.support.template import PROJECT
 from tools.local_aws.day import believable_day
 from tools.local_aws.functions import Context, post_transactions
+from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
 from tools.teller.message_files import queue_of
 from tools.teller.message_queues import MessageQueue
@@ -210,18 +211,9 @@ def test_a_transaction_takes_two_requests_and_five_write_units(
     ledger: Ledger, function: ModuleType, limits: list[dict[str, Any]]
 ) -> None:
     ledger.post({"type": "set_limits", "transaction_id": "limits", "account_id": "a", "limits": limits})
-    calls, units = [], []
-    client = function.poster.client
-    client.meta.events.register("before-call.dynamodb", lambda model, **_: calls.append(model.name))
-    client.meta.events.register(
-        "before-parameter-build.dynamodb", lambda params, **_: params.update(ReturnConsumedCapacity="TOTAL")
-    )
-    client.meta.events.register(
-        "after-call.dynamodb.TransactWriteItems",
-        lambda parsed, **_: units.extend(each["CapacityUnits"] for each in parsed["ConsumedCapacity"]),
-    )
+    meter = Meter(function.poster.client)
     outcomes(function, PAYMENT)
-    assert (calls, sum(units)) == (["BatchGetItem", "TransactWriteItems"], 5)
+    assert (meter.requests, meter.write_units) == ({"BatchGetItem": 1, "TransactWriteItems": 1}, 5)
 
 
 def test_a_dry_run_says_what_the_outcome_would_be_and_writes_nothing(ledger: Ledger, function: ModuleType) -> None:
