@@ -93,7 +93,7 @@ def with_checkpoint_and_root(ledger: Ledger, name: str) -> None:
 
 
 type Planted = dict[str, tuple[Callable[[Ledger, str], Any], str]]
-"""What plants each kind of damage, and what the run calls it."""
+"""For each kind of damage the function that plants it, and the mismatch that the run reports."""
 
 NEXT_NIGHT: Planted = {
     "number-anew": (number_anew, "broken seal"),

@@ -23,7 +23,7 @@ INVALID = {
 
 
 def run(options: str, typed: str, *outcomes: dict[str, Any], error: str = "") -> tuple[list[Any], str, int]:
-    """What the function was asked, the output and the exit status."""
+    """The function's requests, the output and the exit status."""
     answer = {"error": {"code": "INVALID_REQUEST", "reason": error}} if error else {"outcomes": list(outcomes)}
     deployment = mock.MagicMock(is_prod=False)
     deployment.invoke.return_value = answer
