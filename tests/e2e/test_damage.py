@@ -20,8 +20,8 @@ from tools.local_aws.tables import Tables, scan
 
 TIMES = (f"2024-{month:02}-01T05:00:00+00:00" for month in range(1, 13))
 """Times of no other test. Each is used once."""
-AMOUNTS = ("100", "5", "7", "30")
-"""Of the payments, which are posted in any order: versions 2 to 5. The opening is version 1."""
+PROVEN, *LATER = ("100", "5", "7", "30")
+"""Amounts of the payments. The opening is version 1, the proven payment version 2. The later ones come in any order."""
 
 
 def entries(ledger: Ledger, name: str) -> list[Item]:
@@ -127,7 +127,8 @@ def ledger(bank: Bank, kinds: list[Planted]) -> Iterator[Ledger]:
     """With an account for each kind, as a night has seen them. In the end the tables are as they were."""
     accounts = [f"damaged-{name}" for planted in kinds for name in planted]
     bank.transactions.process(*map(opening, accounts))
-    bank.transactions.process(*(payment(f"t-{each}", each, name) for each in AMOUNTS for name in accounts))
+    bank.transactions.process(*(payment(f"t-{PROVEN}", PROVEN, name) for name in accounts))
+    bank.transactions.process(*(payment(f"t-{each}", each, name) for each in LATER for name in accounts))
     names = ("Accounts", "Journal", "Checkpoints", "Reversals")
     tables = Tables(*(bank.stack[f"{name}TableName"] for name in names))
     ledger = Ledger(bank.stack.endpoint, tables=tables, LOCKS_TABLE=bank.stack["LocksTableName"])
@@ -163,7 +164,7 @@ def test_each_damage_is_found_in_its_time_and_what_was_damaged_is_proven_no_more
     bank: Bank, ledger: Ledger, kinds: list[Planted], tmp_path: Path
 ) -> None:
     proof, kept, teller = tmp_path / "proof.json", tmp_path / "root.json", Command(bank.stack)
-    proven = teller.json("prove", "damaged-edit", "t-100", "--out", str(proof))
+    proven = teller.json("prove", "damaged-edit", f"t-{PROVEN}", "--out", str(proof))
     key = f"roots/{proven['scheduled_time'].replace(':', '').replace('+0000', 'Z')}.json"
     of_bucket = {"Bucket": ROOTS_BUCKET, "Key": key}
     kept.write_bytes(bank.stack.endpoint.client("s3").get_object(**of_bucket)["Body"].read())
@@ -175,7 +176,7 @@ def test_each_damage_is_found_in_its_time_and_what_was_damaged_is_proven_no_more
         for name, (plant, _) in planted.items():
             plant(ledger, f"damaged-{name}")
         for name in planted.keys() - STILL_PROVEN:
-            refused = teller.json("prove", f"damaged-{name}", "t-100", "--out", str(proof), status=1)["error"]
+            refused = teller.json("prove", f"damaged-{name}", f"t-{PROVEN}", "--out", str(proof), status=1)["error"]
             assert "run" in refused["reason"], refused
         found |= run(bank, *options)
         assert expected(planted) <= found
