@@ -29,7 +29,7 @@ console = Console(highlight=False)
 
 
 class Flood(NamedTuple):
-    """In `any_order` SQS delivers any visible message next, else the one that has been visible for longest.
+    """In `any_order` SQS draws the next message among all visible ones, else it is the one visible for longest.
 
     Invocations take `slower` times as long as assumed. Waiting messages of a flood skip so many delays.
     """
@@ -65,6 +65,7 @@ def late_seconds(flood: Flood) -> dict[int, float]:
     """Until the last of the messages sent after so many seconds is posted."""
     sent = [seconds for seconds in SENT_SECONDS + SENT_LATER_SECONDS for _ in range(SENT)]
     late: dict[int, float] = {}
+    random.seed(1)
     for seconds, after in zip(sent, Simulation(flood, sent).run(), strict=True):
         late[seconds] = max(after, late.get(seconds, 0))
     return late
@@ -109,8 +110,7 @@ class Simulation:
         while self._hidden and self._hidden[0][0] <= now:
             seconds, number = heapq.heappop(self._hidden)
             self._in_flight -= self._receives[number] > 0
-            place = self._random.random() if self._flood.any_order else seconds
-            heapq.heappush(self._visible, (place, number))
+            heapq.heappush(self._visible, (seconds, number))
             self._since = seconds if len(self._visible) == 1 else self._since
 
     def _may_begin(self, now: float) -> bool:
@@ -119,7 +119,7 @@ class Simulation:
 
     def _begin(self, now: float) -> None:
         taken = min(BATCH, len(self._visible), PLACES - self._in_flight)
-        batch = [heapq.heappop(self._visible)[1] for _ in range(taken)]
+        batch = [self._take() for _ in range(taken)]
         self._in_flight += taken
         self._since = now
         waiting = sum(number < self._flood.waiting for number in batch)
@@ -127,6 +127,13 @@ class Simulation:
         heapq.heappush(self._running, (now + seconds * self._flood.slower, batch))
         self.batches += 1
         self.most_at_once = max(self.most_at_once, len(self._running))
+
+    def _take(self) -> int:
+        if self._flood.any_order:
+            drawn = self._random.randrange(len(self._visible))
+            self._visible[drawn], self._visible[-1] = self._visible[-1], self._visible[drawn]
+            return self._visible.pop()[1]
+        return heapq.heappop(self._visible)[1]
 
     def _next(self, now: float) -> float:
         times = [self._hidden[0][0]] if self._hidden else []
