@@ -56,7 +56,7 @@ def prove(
     """Write the proof that an entry was in the journal when reconcile_accounts ran last.
 
     An id is unique on the account that the message names first, which pays in a transfer. For the side of another
-    account, name that account by --home. Whoever has kept the root of that run checks the proof by
+    account, name that account by --home. A keeper of that run's root checks the proof by
     tools/check_proof.py, with nothing else. The account's whole journal is read. Exit status 1:
     there is no such entry, it is newer than the run, or what the run has seen isn't there any more.
     """

@@ -51,12 +51,12 @@ type QueuedTransaction = QueueMessage[TransactionMessage]
 NO_ENTRY = absent("transaction_id")
 NO_SHARDS: Mapping[str, int] = {}
 OWN_ATTRIBUTES = frozenset((*Account.__struct_fields__, VERSION_ID))
-"""What a commit writes anew of an account: an attribute that the account has no more is removed. Each commit has a
+"""Attributes of an account that a commit writes anew: one that the account has no more is removed. Each commit has a
 version id of its own."""
 
 
 class Commit(NamedTuple):
-    """What is to be committed in one DynamoDB transaction: as many of the messages, in order, as it has room for.
+    """The content of one DynamoDB transaction: as many of the messages, in order, as it has room for.
 
     If it has room for all of them, it serves the tickets, which are those of accounts. `minor_units` says whether
     accounts are opened under the rule of minor units, `double_entry` whether no amount may have one side alone.
@@ -107,7 +107,7 @@ class NotRead(Exception):
 
 
 class Side(NamedTuple):
-    """What a transaction does to one account: the account as it is afterwards, and the new journal entry."""
+    """A transaction's effect on one account: the account as it is afterwards, and the new journal entry."""
 
     account: Account
     entry: JournalEntry
@@ -285,7 +285,7 @@ class Fold(Struct):
         return key, of_others | account_item(side.account)
 
     def _changed_reversals(self, decided: Decided) -> Iterator[tuple[Key, Item]]:
-        """What was reversed, as the decision leaves it. A rejection leaves it as it was."""
+        """The reversed amounts, as the decision leaves them. A rejection leaves it as it was."""
         for key, before in decided.reversed_before.items():
             for _, entry in decided.sides:
                 outcome = entry.outcome

@@ -1,6 +1,6 @@
 """The roots of all nights in a bucket with S3's Object Lock, where nobody can change one: docs/seals.md.
 
-Each is an object, which is put if there is none. Whoever may put others in its place adds versions: the oldest counts.
+Each is an object, which is put if there is none. Another put adds a version: the oldest counts.
 """
 
 import json

@@ -389,7 +389,7 @@ def _by_expiry(hold: tuple[str, OpenHold]) -> tuple[bool, datetime, str]:
 
 
 def _reversed_json(item: Item | None, entry: JournalEntry) -> Answer | None:
-    """What was reversed of the entry's amount; None if nothing was. Raises RequestRefused for a damaged item."""
+    """The reversed part of the entry's amount; None if there is none. Raises RequestRefused for a damaged item."""
     if item is None:
         return None
     try:

@@ -20,7 +20,7 @@ from workers.queue_messages import Again, Dead, Done, QueueMessage, Untried, Wai
 
 
 class State(StrEnum):
-    """What became of a transaction. The first two are the status of its journal entry."""
+    """The end of a transaction. The first two are the status of its journal entry."""
 
     POSTED = "posted"
     REJECTED = "rejected"

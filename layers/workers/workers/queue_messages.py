@@ -22,7 +22,7 @@ class Loggable(Protocol):
 
 
 class Effect(Loggable, Protocol):
-    """What a message that is done has brought about. `label` is the text of its log line."""
+    """The effect of a message that is done. `label` is the text of its log line."""
 
     @property
     def label(self) -> str: ...

@@ -28,7 +28,7 @@ READS = {"get_item": "Item", "query": "Items", "scan": "Items", "batch_get_item"
 
 
 def found_and_rest(body: bytes, method: str) -> tuple[Any, bytes]:
-    """What the method has found: an item, a list of items, or lists by table. And the body without it.
+    """The method's finds, which are an item, a list of items, or lists by table; and the body without them.
 
     Raises errors of any kind for what DynamoDB doesn't send, and for a body without items.
     """

@@ -44,7 +44,7 @@ class Ran[Result](NamedTuple):
 
 
 class _Failed(NamedTuple):
-    """What the function raised, or the condition that can't be met: nothing was written."""
+    """The function's own exception, or the condition that can't be met: nothing was written."""
 
     error: Exception
 

@@ -20,7 +20,7 @@ https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html"""
 _SERVICES: dict[str, type[ToQueue] | type[ToTopic] | type[ToBus]] = {"sqs": ToQueue, "sns": ToTopic, "events": ToBus}
 _NAMES = {kind: service for service, kind in _SERVICES.items()}
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What SQS refuses: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
+"""Characters that SQS refuses: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
 
 
 class Outgoing(NamedTuple):

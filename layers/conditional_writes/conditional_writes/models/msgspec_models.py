@@ -30,7 +30,7 @@ _KEYS = (
     inspect.TimeDeltaType,
     inspect.AnyType,
 )
-"""What msgspec makes one text of, and the same again of the text."""
+"""Types that msgspec turns into one text, and the text into the same value."""
 _IN_SETS = (
     inspect.StrType,
     inspect.IntType,
@@ -44,7 +44,7 @@ _IN_SETS = (
     inspect.TimeType,
     inspect.TimeDeltaType,
 )
-"""What msgspec makes text, a number or bytes of."""
+"""Types that msgspec turns into text, a number or bytes."""
 
 
 def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:

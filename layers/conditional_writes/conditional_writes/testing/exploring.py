@@ -29,7 +29,7 @@ type Check[World] = Callable[[World, Sequence[Outcome]], object]
 
 
 class Explored(NamedTuple):
-    """What was tried: so many `orders`. `is_complete`: all that differ, with every fault at every call."""
+    """The number of orders that were tried. `is_complete`: all that differ, with every fault at every call."""
 
     orders: int
     is_complete: bool

@@ -12,7 +12,7 @@ from conditional_writes.testing.schedule import Stuck, current
 
 @contextlib.contextmanager
 def scheduled_pools() -> Iterator[None]:
-    """What a worker submits to a ThreadPoolExecutor is scheduled, without a limit on its threads.
+    """Calls that a worker submits to a ThreadPoolExecutor are scheduled, without a limit on its threads.
 
     `submit`, `map`, `result`, `exception` and the end of the pool's block wait as the schedule knows; what waits
     otherwise, as `as_completed` and a Thread of the worker's own, is no part of any order.

@@ -84,7 +84,7 @@ def _places(table: Table, wanted: Mapping[str, Any]) -> dict[Place, Item]:
 
 
 class Selection(NamedTuple):
-    """What of a query's or a scan's items is wanted: those of the filter, and of each the paths, none for all."""
+    """The wanted part of a query's or a scan's items: those of the filter, and of each the paths, none for all."""
 
     filtered: conditions.Parsed | None
     paths: list[Path]
@@ -116,7 +116,7 @@ class Selection(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a query or a scan reads: a table or an index."""
+    """The source of a query or a scan: a table or an index."""
 
     table: Table
     of_index: Index | None

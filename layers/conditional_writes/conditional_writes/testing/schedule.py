@@ -41,7 +41,7 @@ class Stuck(Exception):
 
 
 class Fault(StrEnum):
-    """What can happen to a call."""
+    """The fates of a call."""
 
     KILLED_BEFORE = "killed_before"
     """The process dies before the call."""
@@ -111,7 +111,7 @@ class _Late:
 
 
 class Choice(NamedTuple):
-    """What happens next: whose call is made, and what happens to it. `late` is a delayed call that takes effect."""
+    """The next step: whose call is made, and the call's fate. `late` is a delayed call that takes effect."""
 
     thread: str
     process: str

@@ -53,7 +53,7 @@ class Index:
         return all(name in item for name in self.keys.names)
 
     def entry(self, item: Item | None) -> Item | None:
-        """What the index has of the item, None if the item isn't in the index."""
+        """The index's part of the item, None if the item isn't in the index."""
         if item is None or not self.has(item):
             return None
         if self.attributes is None:

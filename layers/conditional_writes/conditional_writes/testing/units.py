@@ -15,7 +15,7 @@ READ_BYTES, WRITE_BYTES = 4096, 1024
 
 
 class Units:
-    """What one call has consumed, of tables and of their indexes.
+    """The capacity that one call has consumed, of tables and of their indexes.
 
     `of_transactions`: a transaction's answer says, too, which units are those of reads and which of writes.
     """

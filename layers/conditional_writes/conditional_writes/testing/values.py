@@ -127,7 +127,7 @@ def kind_of(value: Value) -> str:
 
 
 def scalar(value: Value) -> Scalar:
-    """What orders this value among those of its type: S, N or B."""
+    """The sort key of this value among those of its type: S, N or B."""
     [(kind, content)] = value.items()
     if kind == "N":
         return _decimal(content)

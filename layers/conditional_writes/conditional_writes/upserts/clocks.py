@@ -47,7 +47,7 @@ def path_of(clocks_attribute: str) -> MapPath:
 
 
 def clock_path(path: MapPath) -> MapPath:
-    """Where the clock of the entry is, or the mark of the map: the attribute with its map's clocks, and its name."""
+    """The place of the entry's clock, or of the map's mark: the attribute with its map's clocks, and its name."""
     return clocks_attribute(path[:-1]), path[-1]
 
 
@@ -111,13 +111,13 @@ class Later(NamedTuple):
 
 
 def later_at(entry: MapEntry) -> Later:
-    """What is later than the entry at its own path: the same write, and a floor of its time, count as later."""
+    """Clocks later than the entry at its own path: the same write, and a floor of its time, count as later."""
     assert entry.as_of is not None
     return Later(clock(entry), map_mark(time_text(entry.as_of)))
 
 
 def later_around(time: str) -> Later:
-    """What is later than an entry of this time at the path of a map around it: at equal times the inside wins."""
+    """Clocks later than an entry of this time at the path of a map around it: at equal times the inside wins."""
     return Later(time + MAP_MARK, just_after(map_mark(time)))
 
 

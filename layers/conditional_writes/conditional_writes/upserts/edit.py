@@ -1,4 +1,4 @@
-"""What one request changes in an item that was found, or that is assumed, and under which conditions."""
+"""The changes of one request to an item that was found, or that is assumed, and their conditions."""
 
 import itertools
 from collections.abc import Iterable

@@ -47,7 +47,7 @@ MAXIMUM_BYTES = 4_000_000
 
 
 class _Change(NamedTuple):
-    """What `modify` makes of an item, which is None before it exists. `saving` is None if nothing changes."""
+    """The result of `modify` for an item, which is None before it exists. `saving` is None if nothing changes."""
 
     before: Item | None
     after: Item

@@ -105,7 +105,7 @@ class Sent(Struct, frozen=True):
 
 
 class Sender(Struct, frozen=True):
-    """Who asked for a transaction: the sending of the message that was decided.
+    """The sending of the message that was decided: its sender asked for the transaction.
 
     If that message is a dead letter that was sent again, `first` is the sending of the message that died, as whoever
     sent it again says: it is worth as much as its sender.
@@ -280,7 +280,7 @@ def entry_to_json(entry: JournalEntry) -> dict[str, Any]:
 
 
 def sealed_fields(entry: JournalEntry) -> dict[str, Any]:
-    """What is sealed of an entry: all that readers get, but for the seal."""
+    """The sealed part of an entry: all that readers get, but for the seal."""
     fields = outcome_to_json(entry.outcome)
     if entry.outcome.reason is None:
         del fields["reason"]

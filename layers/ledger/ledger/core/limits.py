@@ -32,7 +32,7 @@ ROUNDED_DOWN = Context(EXACT.prec, ROUND_FLOOR, Emin=-1000, Emax=1000)
 
 
 class Of(StrEnum):
-    """What is limited: debits and holds, credits, or the balance."""
+    """The quantity that is limited: debits and holds, credits, or the balance."""
 
     DEBITS = "debits"
     CREDITS = "credits"

@@ -102,13 +102,13 @@ def _described(value: object) -> str:
 
 
 def _of_limits(limits: Limits) -> str:
-    """What was used of each."""
+    """The used part of each."""
     used = (f"{quoted(each.rule.name)} with {quoted(each.used)} used since {quoted(each.period)}" for each in limits)
     return " and ".join(used) or "none"
 
 
 def _of_hold(hold: OpenHold | None) -> str:
-    """What remains of a hold, and when it expires."""
+    """The remaining amount of a hold, and when it expires."""
     if hold is None:
         return "none"
     return quoted(hold.remaining) + (f" until {quoted(hold.expires_at)}" if hold.expires_at else "")

@@ -34,7 +34,7 @@ from ledger.core.transaction_types.import_account import ImportAccount
 
 
 class Surroundings(Protocol):
-    """What decisions on an account depend on, beside the account and the entry: None if it isn't there, or unreadable.
+    """The inputs of decisions on an account, beside the account and the entry: None if it isn't there, or unreadable.
 
     The replay asks for it in the order of the entries.
     """
@@ -324,7 +324,7 @@ def _earlier(decided: Sequence[JournalEntry], referred: JournalEntry | None) -> 
 
 
 def _reversed_before(entry: JournalEntry, reversed_entry: EntryId) -> Reversed:
-    """What was reversed before, by the reversal that the entry has. Nothing, if there can't have been that."""
+    """The part that was reversed before, by the reversal that the entry has. Nothing, if there can't have been one."""
     reversal = entry.outcome.reversal
     if reversal is None:
         return Reversed(*reversed_entry)
@@ -352,7 +352,7 @@ def _unlike_sides(one: JournalEntry, others: Sequence[JournalEntry]) -> Iterator
 
 
 def _in_common(outcome: Outcome) -> tuple[object, ...]:
-    """What the outcomes of all sides have alike, but for the time."""
+    """The fields that the outcomes of all sides have alike, but for the time."""
     reversal = outcome.reversal
     amount = reversal.reversed_after if reversal and not reversal.is_of_many else None
     return outcome.status, outcome.reason, outcome.rejecting_account_id, reversal and reversal.number, amount

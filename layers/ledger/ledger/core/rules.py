@@ -207,6 +207,6 @@ def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None
 
 
 def _interest_charged(before: Account | None, after: Account) -> Decimal:
-    """What was due, and is no longer."""
+    """The amount that was due, and is no longer."""
     due = before.at(after.posted_at or "").interest.due if before else Decimal(0)
     return max(WIDE.subtract(due, after.interest.due), Decimal(0))

@@ -1,4 +1,4 @@
-"""What came into the ledger and went out of it, per currency; and the trial balance: the sum of all balances.
+"""The money that came into the ledger and went out of it, per currency; and the trial balance: the sum of all balances.
 
 A night's accounts are read one after another, while others post. So the sums are those of one moment before the run:
 each entry of a transaction has the same time, and the entries before that moment have all been there since.
@@ -17,7 +17,7 @@ MOST_CURRENCIES = 200
 
 
 class Turnover(NamedTuple):
-    """What entries did to balances. `came_in` and `went_out` are sizes of amounts on one account alone; `moved` is the
+    """Changes of balances. `came_in` and `went_out` are sizes of amounts on one account alone; `moved` is the
     sum of the amounts of transactions of several accounts, which is 0 over all accounts.
     """
 
@@ -56,7 +56,7 @@ class Turnover(NamedTuple):
 
 
 class Turnovers(NamedTuple):
-    """What an account's entries did: all of them, and those `since` a moment. None: that isn't known."""
+    """The changes by an account's entries: by all of them, and by those `since` a moment. None: that isn't known."""
 
     as_of: str
     total: Turnover = Turnover()

@@ -204,7 +204,7 @@ class TransactionMessage(
 
     @property
     def missing_side(self) -> str | None:
-        """What a message lacks that moves money of its one account alone. None if it moves none, or none alone.
+        """The missing field of a message that moves money of one account alone. None if it moves none, or none alone.
 
         Such a message is refused where the books are in double entry.
         """
@@ -247,7 +247,7 @@ class TransactionMessage(
         return {}
 
     def stand_in(self, account: Account, mine: Outcome) -> StandIn | None:
-        """What stands for this account in the replay of another one's entry: it does what that entry's outcome, `mine`,
+        """A stand-in for this account in the replay of another one's entry: it does what that entry's outcome, `mine`,
         says that it did.
         """
         return plain_stand_in(account, mine)

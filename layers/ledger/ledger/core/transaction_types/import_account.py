@@ -120,7 +120,7 @@ class ImportAccount(Opening, kw_only=True, frozen=True, tag="import_account"):
             check_decimals(f"holds: {name}: amount", hold.amount, most or 0, currency)
 
     def _taken_from(self, source: Account) -> Decision:
-        """Whatever its limit: the administration says so."""
+        """The limit doesn't matter: the administration says so."""
         self._check_decimals(source.decimal_places, source.currency)
         decision = forced(source, self.balance.copy_negate())
         if source.currency != self.currency:

@@ -117,7 +117,7 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         return _moved_debits_first(accounts, effects, is_counted=_is_reversal(self._reversed_entry(context)))
 
     def _originals(self, context: Context) -> dict[str, Decimal]:
-        """What the reversed transaction did to each of its accounts, in the order of `all_account_ids`."""
+        """The reversed transaction's change of each of its accounts, in the order of `all_account_ids`."""
         entry, account_ids = self._reversed_entry(context), self.all_account_ids(context)
         amount = entry.outcome.amount
         if len(account_ids) <= 2:

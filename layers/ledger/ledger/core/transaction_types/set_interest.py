@@ -12,7 +12,7 @@ from ledger.core.transaction_types.base import AccountMessage, Context, Door, Nu
 
 
 class SetInterest(AccountMessage, frozen=True, tag="set_interest"):
-    """What has accrued at the rate before becomes due. A rate of 0 ends the interest."""
+    """Interest that has accrued at the rate before becomes due. A rate of 0 ends the interest."""
 
     door = Door.ADMINISTRATION
     numbers = (("annual_rate", NumberRange.RATE),)
