@@ -1,9 +1,11 @@
 """A user's functions: exactly once, and a read-modify-write. What a naive one loses: `tests/unit/test_explore.py`."""
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -24,6 +26,7 @@ from conditional_writes.testing import Engine, Outcome, replay
 from tests.explore.bank import client_of, raised_none
 from tests.explore.scenario import Scenario
 from tests.support.new_tables import definition
+from tools.local_aws.server import PROJECT
 
 CLIENT = client_of("exactly once")
 ACCOUNTS, RECORDS = VersionedTable(CLIENT, "Accounts", "account_id"), Records(CLIENT, "Records")
@@ -72,6 +75,32 @@ def change_both(_: None) -> None:
 
     deadline = Deadline.after(60)
     write(CLIENT, plan, read(CLIENT, map(ACCOUNTS.key, ("bob", "carol")), deadline), deadline)
+
+
+@functools.cache
+def of_the_page() -> dict[str, Any]:
+    """What the first two examples of docs/exactly-once.md define: `pay`, which saves, and `charge`, which adds."""
+    page = PROJECT / "layers" / "conditional_writes" / "docs" / "exactly-once.md"
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[:2]
+    names = {"__name__": "page"}
+    with Engine() as engine, mock.patch("conditional_writes.dynamodb_client", return_value=CLIENT):
+        tables(engine)
+        exec("\n".join(examples), names)
+    return names
+
+
+def pay_of_the_page(_: None) -> Any:
+    return of_the_page()["pay"]({"payment_id": "p-1", "account_id": "bob", "amount": 30})
+
+
+def charge_of_the_page(_: None) -> Any:
+    return of_the_page()["charge"]({"account_id": "bob", "month": "2026-02", "amount": 5})
+
+
+def of_the_page_both_count(_: None, outcomes: Sequence[Outcome]) -> None:
+    for outcome, again in zip(outcomes, (pay_of_the_page(None), charge_of_the_page(None)), strict=True):
+        assert outcome.was_killed or isinstance(outcome.error, OutcomeUnknown) or raised_none(outcome) == again
+    assert balance() == 65, balance()
 
 
 def balance() -> int:
@@ -134,6 +163,12 @@ SCENARIOS = [
     ),
     Scenario("two changes of one item both count", [change, change], tables, none_is_lost, budget=15),
     Scenario("two additions without a version both count", [add, add], tables, none_is_lost),
+    Scenario(
+        "a function that saves an account and one that adds to it both count",
+        [pay_of_the_page, charge_of_the_page],
+        tables,
+        of_the_page_both_count,
+    ),
     Scenario("two additions in one transaction count once", [add_to_both, add_to_both], tables, none_is_lost),
     Scenario(
         "a transaction that is delayed and then cancelled counts once",

@@ -73,6 +73,7 @@ def pay(item: VersionedItem | None) -> Item:
 assert_type(orders.modify("c-1", 7, change=pay, deadline=Deadline.after(1.5)), VersionedItem)
 
 assert_type(orders.saving(order), Put | Update)
+assert_type(orders.adding("c-1", 7, numbers={"pieces": -1}, when=at_least("pieces", 1)), Update)
 assert_type(orders.deleting(order), Delete)
 write_together(client, [orders.saving(order), Put(key("Events", event_id="e-1"), {}, absent("event_id"))])
 

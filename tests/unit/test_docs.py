@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conditional_writes import Check, Delete, Put, Update
 from ledger.core import profile_messages, rules, transaction_types
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.reason_codes import ReasonCode
@@ -166,6 +168,15 @@ def test_the_librarys_readme_names_each_page_of_its_guide() -> None:
     assert pages <= linked.keys()
     assert [text for text, path in linked.items() if path.startswith("docs/") and text != path] == []
     assert not re.search(r"\]\(\.\./", (LIBRARY / "README.md").read_text()), "the sdist has nothing above its README"
+
+
+def test_the_table_of_plain_writes_has_each_parameter_and_whose_it_is() -> None:
+    section = (LIBRARY / "docs" / "plans.md").read_text().split("\n## Writes\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", section, re.MULTILINE)
+    kinds: tuple[Any, ...] = (Put, Update, Delete, Check)
+    fields = {name: [kind for kind in kinds if name in kind._fields] for kind in kinds for name in kind._fields[1:]}
+    whose = {name: "all" if len(those) == 4 else f"`{those[0].__name__}`" for name, those in fields.items()}
+    assert dict(rows) == whose
 
 
 def test_the_table_of_errors_has_each_error_of_the_library() -> None:

@@ -90,6 +90,9 @@ class Update(NamedTuple):
     write comes before the SDK's second try. With `return_new` the answer has the item as it is afterwards, so the
     update is no transaction and may repeat. `expected` is given if `values` has the item's next version;
     `makes_version` if `added` counts it, whatever it was.
+
+    An update of an item that others save must count its version, as `VersionedTable.adding` does. Otherwise a save that
+    was planned before it overwrites the attributes that both change.
     """
 
     key: Key

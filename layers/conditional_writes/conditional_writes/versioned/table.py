@@ -274,14 +274,8 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
 
         Raises Conflict if `when` doesn't hold, and ValueError for the key, the version or the library's attributes.
         """
-        key = self.key(*key_values)
-        names = [*numbers, *appended, *defaults]
-        if not names or len({*names}) < len(names):
-            raise ValueError(f"{key}: expected attributes to add to, each once, got {names}")
-        self._check_removed(key, names, "add")
-        added = {self._version: 1, **numbers}
-        update = Update(key, {}, when, added=added, makes_version=True, appended=appended, defaults=defaults)
-        yield from steps(write_once)(self._client, [update], deadline_or_default(deadline))
+        adding = self.adding(*key_values, numbers=numbers, appended=appended, defaults=defaults, when=when)
+        yield from steps(write_once)(self._client, [adding], deadline_or_default(deadline))
 
     @blocking
     def delete(

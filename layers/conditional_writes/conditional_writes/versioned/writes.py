@@ -139,6 +139,26 @@ class VersionedWrites[Client]:
         to_dynamodb(putting.item)
         return putting
 
+    def adding(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        numbers: Mapping[str, int | Decimal] = {},
+        appended: Mapping[str, list[Any]] = {},
+        defaults: Mapping[str, Any] = {},
+        when: Condition | None = None,
+    ) -> Update:
+        """The write of an `add`, for the same. It counts the version, so no save of another writer overwrites it.
+
+        Raises ValueError for the key, the version or the library's attributes.
+        """
+        key = self.key(*key_values)
+        names = [*numbers, *appended, *defaults]
+        if not names or len({*names}) < len(names):
+            raise ValueError(f"{key}: expected attributes to add to, each once, got {names}")
+        self._check_removed(key, names, "add")
+        added = {self._version: 1, **numbers}
+        return Update(key, {}, when, added=added, makes_version=True, appended=appended, defaults=defaults)
+
     def deleting(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same. Raises ValueError if a checked item wasn't loaded."""
         key = self.key_of(item)
