@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -95,6 +96,32 @@ def test_each_message_of_a_commit_is_sent_with_an_id_that_stays(outbox: Outbox) 
     assert (as_it_is.body, as_it_is.group_id) == (text.body, "alice")
     assert outbox.publish() == DELIVERED
     assert [each["message_id"] for each in outbox.sent("orders")] == ids[:2] * 2
+
+
+def test_records_that_are_read_without_lambda_are_sent_and_a_refused_one_comes_again(outbox: Outbox) -> None:
+    outbox.commit("k-1", order())
+    outbox.commit("k-2", ToQueue(URL + "missing", {"order_id": "o-2"}))
+    streams = outbox.engine.client("dynamodbstreams")
+    [stream] = streams.list_streams(TableName="Records")["Streams"]
+    [shard] = streams.describe_stream(StreamArn=stream["StreamArn"])["StreamDescription"]["Shards"]
+    place = {"StreamArn": stream["StreamArn"], "ShardId": shard["ShardId"]}
+    oldest = streams.get_shard_iterator(**place, ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
+    records = streams.get_records(ShardIterator=oldest)["Records"]
+    for record in records:
+        in_stream = record["dynamodb"]
+        in_stream["ApproximateCreationDateTime"] = in_stream["ApproximateCreationDateTime"].timestamp()
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 1_000)
+    [failed] = outbox.publisher.publish({"Records": records}, context)["batchItemFailures"]
+    assert failed["itemIdentifier"] == records[1]["dynamodb"]["SequenceNumber"]
+    assert without_ids(outbox.sent("orders")) == [{"order_id": "o-1"}]
+    outbox.make_queue("missing")
+    again = streams.get_shard_iterator(
+        **place, ShardIteratorType="AT_SEQUENCE_NUMBER", SequenceNumber=failed["itemIdentifier"]
+    )
+    [record] = streams.get_records(ShardIterator=again["ShardIterator"])["Records"]
+    assert outbox.publisher.publish({"Records": [record]}, context) == DELIVERED
+    assert without_ids(outbox.sent("missing")) == [{"order_id": "o-2"}]
+    assert outbox.sent("dead") == []
 
 
 def test_a_key_that_is_new_again_has_messages_of_their_own_and_a_deleted_record_has_none(outbox: Outbox) -> None:

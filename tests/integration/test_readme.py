@@ -186,6 +186,7 @@ def test_the_functions_of_the_page_of_messages_are_chained(run: Run, dynamodb: E
             assert names["publish"](event, Context()) == {"batchItemFailures": []}
         sent = services.sqs.queues["page-ship"].messages
         records = [{"messageId": each.message_id, "body": each.body} for each in sent]
+        names["test_what_is_bought_is_shipped"]()
         bad = {"messageId": "bad", "body": "{}"}
         assert names["deliver"]({"Records": [*records, bad]}, Context()) == {
             "batchItemFailures": [{"itemIdentifier": "bad"}]
@@ -256,6 +257,8 @@ def test_the_examples_of_tables_make_those_of_records_and_locks(run: Run, dynamo
         for name in ("KeySchema", "AttributeDefinitions"):
             assert made[name] == table_of(table)[name]
         assert client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]["AttributeName"] == attribute
+    records = client.describe_table(TableName="Records")["Table"]
+    assert records["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
 
 
 def test_the_examples_of_clients_do_what_they_say(run: Run) -> None:

@@ -15,7 +15,8 @@ from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import ClientError
 
 from conditional_writes import VersionedTable, dynamodb_client
-from conditional_writes.testing import Engine
+from conditional_writes.testing import Call, Engine
+from conditional_writes.testing.wire import answer as refusal
 
 TABLE = {
     "TableName": "Orders",
@@ -338,3 +339,18 @@ def test_the_code_goes_by_the_simulated_clock_and_pauses_cost_nothing(engine: En
         assert type(datetime.now()) is datetime  # noqa: DTZ005
     assert abs(datetime.now(UTC).timestamp() - time.time()) < 1000
     assert abs(time.time() - clock.time()) > 24 * 3600
+
+
+def test_another_services_client_has_the_answers_of_the_test(engine: Engine) -> None:
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Any:
+        calls.append(call)
+        return {"MessageId": "m-1"} if len(calls) == 1 else refusal(call, 400, {"__type": "QueueDoesNotExist"})
+
+    engine.others["AmazonSQS"] = answer
+    sqs, message = engine.client("sqs"), {"QueueUrl": "shop", "MessageBody": "bought"}
+    assert sqs.send_message(**message)["MessageId"] == "m-1"
+    with pytest.raises(ClientError, match="QueueDoesNotExist"):
+        sqs.send_message(**message)
+    assert [(call.name, call.request) for call in calls] == [("SendMessage", message)] * 2

@@ -7,5 +7,18 @@ from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.engine import Engine
 from conditional_writes.testing.exploring import Explored, Violation, explore, replay
 from conditional_writes.testing.schedule import Fault, Killed, Outcome, Stuck
+from conditional_writes.testing.wire import Call
 
-__all__ = ["Clock", "Engine", "Explored", "Fault", "Killed", "Outcome", "Stuck", "Violation", "explore", "replay"]
+__all__ = [
+    "Call",
+    "Clock",
+    "Engine",
+    "Explored",
+    "Fault",
+    "Killed",
+    "Outcome",
+    "Stuck",
+    "Violation",
+    "explore",
+    "replay",
+]

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from boto3.dynamodb.types import TypeSerializer
@@ -19,7 +19,7 @@ from conditional_writes.testing.operations import OPERATIONS
 from conditional_writes.testing.store import Place
 from conditional_writes.testing.streams import stream_record
 from conditional_writes.testing.tables import REGION
-from conditional_writes.testing.wire import Attached, Call, Handle
+from conditional_writes.testing.wire import Attached, Call
 
 
 class Engine:
@@ -29,13 +29,14 @@ class Engine:
     own. Calls of several threads are answered one after the other.
 
     `clock` is what the engine goes by; the code under test does so inside of `simulated_time`. `others` has what
-    answers clients of other services, by the services' names in `X-Amz-Target`, as `AmazonSQS`.
+    answers clients of other services, by the services' names in `X-Amz-Target`, as `AmazonSQS`: functions of a call.
+    Each returns the body of the answer, or a response that `wire.answer` makes, as of a refusal.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
         self.database = Database(self.clock)
-        self.others: dict[str, Handle] = {}
+        self.others: dict[str, Callable[[Call], AWSResponse | dict[str, Any]]] = {}
         self._attached: list[Attached] = []
         self._lock = threading.RLock()
 
@@ -47,7 +48,10 @@ class Engine:
             self._attached.pop().detach()
 
     def client(self, service: str = "dynamodb", **config: Any) -> Any:
-        """A new boto3 client of this engine, for `dynamodb` or `dynamodbstreams`. `config` is botocore's Config."""
+        """A new boto3 client of this engine, for `dynamodb`, `dynamodbstreams`, or a service that is in `others`.
+
+        `config` is botocore's Config.
+        """
         return self.attach(_session().client(service, config=Config(**_CONFIG | config)))
 
     def resource(self, **config: Any) -> Any:
@@ -123,7 +127,7 @@ class Engine:
             return len(expired)
 
     def stream_records(self, table: str) -> list[dict[str, Any]]:
-        """All records of the table's stream, as Lambda gets them."""
+        """All records since the table has its stream, as Lambda gets them; none if it has no stream."""
         with self._lock:
             held = self.database.table(table)
             return [stream_record(held, record) for record in held.records]
@@ -132,7 +136,8 @@ class Engine:
         """The answer to a client's call."""
         operation = OPERATIONS.get(call.operation)
         if operation is None and (other := self.others.get(call.service)):
-            return other(call)
+            answered = other(call)
+            return wire.answer(call, 200, answered) if isinstance(answered, dict) else answered
         if operation is None:
             raise NotImplementedError(f"this engine has no {call.operation}")
         with self._lock:
