@@ -103,6 +103,26 @@ def of_the_page_both_count(_: None, outcomes: Sequence[Outcome]) -> None:
     assert balance() == 65, balance()
 
 
+def put(worker: int, _: None) -> set[str]:
+    """Puts two accounts, of which the other worker puts one, too. Returns those that were there."""
+    items = [{"account_id": name, "balance": worker} for name in OPENED[worker]]
+    return {item["account_id"] for item in ACCOUNTS.put_many(items)}
+
+
+def none_is_overwritten(_: None, outcomes: Sequence[Outcome]) -> None:
+    """An account has the balance of the worker that put it. The other one was told that it was there."""
+    for worker, outcome in enumerate(outcomes):
+        if outcome.was_killed or isinstance(outcome.error, OutcomeUnknown):
+            continue
+        there = raised_none(outcome)
+        for name in OPENED[worker]:
+            assert (int(ACCOUNTS.get(name)["balance"]) == worker) != (name in there), (name, there)
+    for worker in range(len(outcomes)):
+        put(worker, None)
+    again = [put(worker, None) for worker in range(len(outcomes))]
+    assert again == [set(names) for names in OPENED], again
+
+
 def balance() -> int:
     return int(ACCOUNTS.get("bob")["balance"])
 
@@ -147,6 +167,8 @@ def none_is_lost(_: None, outcomes: Sequence[Outcome]) -> None:
 
 ONE, OTHER = {"id": "p-1", "amount": 60}, {"id": "p-2", "amount": 30}
 LARGE = {"id": "p-3", "amount": 70}
+OPENED = (("dave", "erin"), ("erin", "frank"))
+"""Accounts that each of two workers puts."""
 
 SCENARIOS = [
     Scenario("two calls of a function with one key have one effect", **calls(pay, ONE, ONE, left={40})),
@@ -163,6 +185,12 @@ SCENARIOS = [
     ),
     Scenario("two changes of one item both count", [change, change], tables, none_is_lost, budget=15),
     Scenario("two additions without a version both count", [add, add], tables, none_is_lost),
+    Scenario(
+        "of two puts of many items none overwrites an item",
+        [functools.partial(put, worker) for worker in range(len(OPENED))],
+        tables,
+        none_is_overwritten,
+    ),
     Scenario(
         "a function that saves an account and one that adds to it both count",
         [pay_of_the_page, charge_of_the_page],
