@@ -1,5 +1,6 @@
 """Stubbed AWS clients. botocore validates the stubs' answers and the requests by its model of the service."""
 
+import threading
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Self
@@ -11,6 +12,25 @@ from conditional_writes import Key
 from conditional_writes.core.items import to_dynamodb
 
 
+class Answers(Stubber):
+    """The prepared answers, and those of operations that are `always` answered. Threads choose one after another."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        self.always: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._choice = threading.Lock()
+
+    def _assert_expected_params(self, *_: object, **__: object) -> None:
+        """No answer has any. botocore's own looks at an answer that another thread may be about to take."""
+
+    def _get_response_handler(self, model: Any, *given: Any, **more: Any) -> Any:
+        with self._choice:
+            if model.name in self.always and not (self._queue and self._queue[0]["operation_name"] == model.name):
+                self.add_response(*self.always[model.name])
+                self._queue.rotate(1)
+            return super()._get_response_handler(model, *given, **more)
+
+
 class Stubbed:
     """A client with prepared answers, which records its requests. At the end all answers must have been used."""
 
@@ -19,11 +39,9 @@ class Stubbed:
             service, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
         )
         self.requests: list[tuple[str, dict[str, Any]]] = []
-        self._stubber = Stubber(self.client)
+        self._stubber = Answers(self.client)
         self._prepared = 0
         self._first_tries: dict[int, int | None] = {}
-        self._always: dict[str, tuple[str, dict[str, Any]]] = {}
-        self.client.meta.events.register_first(f"provide-client-params.{service}", self._prepare)
         self.client.meta.events.register_first(f"before-parameter-build.{service}", self._record)
 
     def __enter__(self) -> Self:
@@ -40,7 +58,7 @@ class Stubbed:
 
     def always(self, operation: str, response: dict[str, Any]) -> None:
         """Answers each request of this operation for which nothing was prepared."""
-        self._always[self.client.meta.method_to_api_mapping[operation]] = operation, response
+        self._stubber.always[self.client.meta.method_to_api_mapping[operation]] = operation, response
 
     def finds(self, items: Mapping[Key, Any]) -> None:
         """Prepares the answer to a read of several keys: these items."""
@@ -73,12 +91,6 @@ class Stubbed:
     @property
     def parameters(self) -> list[dict[str, Any]]:
         return [parameters for _, parameters in self.requests]
-
-    def _prepare(self, model: Any, **_: object) -> None:
-        prepared = self._stubber._queue
-        if model.name in self._always and not (prepared and prepared[0]["operation_name"] == model.name):
-            self._stubber.add_response(*self._always[model.name])
-            prepared.rotate(1)
 
     def _record(self, params: dict[str, Any], model: Any, **_: object) -> None:
         number = len(self.requests)
