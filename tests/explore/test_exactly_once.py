@@ -79,7 +79,7 @@ def change_both(_: None) -> None:
 
 @functools.cache
 def of_the_page() -> dict[str, Any]:
-    """What the first two examples of docs/exactly-once.md define: `pay`, which saves, and `charge`, which adds."""
+    """The names of the first two examples of docs/exactly-once.md: `pay`, which saves, and `charge`, which adds."""
     page = PROJECT / "layers" / "conditional_writes" / "docs" / "exactly-once.md"
     examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[:2]
     names = {"__name__": "page"}
