@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import functools
 import time
-from asyncio import events
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, Self
 from unittest import mock
 
@@ -57,13 +58,13 @@ def calls_are_awaited() -> Iterator[None]:
 
 
 def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Its result, also within a call: what a test does in a plan, as another writer, has an event loop of its own."""
-    outer = events._get_running_loop()
-    events._set_running_loop(None)
+    """Its result. A call within another's plan, as of another writer, has an event loop in a thread of its own."""
     try:
+        asyncio.get_running_loop()
+    except RuntimeError:
         return asyncio.run(coroutine)
-    finally:
-        events._set_running_loop(outer)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, coroutine).result()
 
 
 def _awaited(owner: Any, name: str) -> Callable[..., Any]:
