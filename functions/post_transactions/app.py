@@ -13,7 +13,7 @@ from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import dynamodb_client
+from conditional_writes import Deadline, dynamodb_client
 from ledger.account_reading import answer_or_error
 from ledger.batch_poster import BatchPoster
 from ledger.core.post_requests import decode_event, decode_text
@@ -24,7 +24,7 @@ from ledger.lines import Lines
 from ledger.synchronous import NO_CALLER, State, SynchronousPoster
 from ledger.tables import LedgerTables
 from workers.function_url import body_of, caller_of, http_response, is_http
-from workers.invocation import deadline_of
+from workers.invocation import RESERVED_SECONDS
 from workers.logs import function_logger
 
 logger = function_logger()
@@ -57,7 +57,8 @@ def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
 
 def answer_to(event: Any, context: LambdaContext) -> dict[str, Any]:
     request = decode_text(body_of(event)) if is_http(event) else decode_event(event)
-    answer = synchronous.answer(request, context.aws_request_id, sender_of(event), deadline_of(context))
+    deadline = Deadline.of_invocation(context, RESERVED_SECONDS)
+    answer = synchronous.answer(request, context.aws_request_id, sender_of(event), deadline)
     for measured in answer.measurements:
         measured.emit(metrics)
     metrics.add_metric("Unknown", MetricUnit.Count, answer.count(State.UNKNOWN))

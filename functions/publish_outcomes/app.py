@@ -14,10 +14,11 @@ from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from conditional_writes import Deadline
 from ledger.core.outcome_events import SOURCE
 from ledger.outcome_publisher import ChangedEntry, OutcomePublisher
 from workers.event_bus import EventBus, events_client
-from workers.invocation import deadline_of
+from workers.invocation import RESERVED_SECONDS
 from workers.logs import function_logger
 from workers.sending import sqs_client
 from workers.stream_records import INSERT, NotAStreamEvent, records_of
@@ -40,7 +41,7 @@ def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
     if changed:
         metrics.add_metric("EntriesChanged", MetricUnit.Count, len(changed))
     entries = [record.item if record.change == INSERT else ChangedEntry.of(record) for record in records]
-    published = publisher.publish(entries, deadline_of(context))
+    published = publisher.publish(entries, Deadline.of_invocation(context, RESERVED_SECONDS))
     failures = zip(records, published.failures, strict=True)
     failed = [(record.sequence_number, failure) for record, failure in failures if failure]
     metrics.add_metric("Published", MetricUnit.Count, published.number)

@@ -12,10 +12,10 @@ from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import dynamodb_client
+from conditional_writes import Deadline, dynamodb_client
 from ledger.statements import AccountReader
 from ledger.tables import LedgerTables
-from workers.invocation import deadline_of
+from workers.invocation import RESERVED_SECONDS
 from workers.logs import function_logger
 
 logger = function_logger()
@@ -33,7 +33,7 @@ cold_start.finished()
 @logger.inject_lambda_context
 @metrics.log_metrics(capture_cold_start_metric=True)
 def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
-    answer = reader.answer(event, deadline_of(context))
+    answer = reader.answer(event, Deadline.of_invocation(context, RESERVED_SECONDS))
     if "error" in answer:
         metrics.add_metric("Refused", MetricUnit.Count, 1)
         logger.info("refused", extra={"error": answer["error"]})

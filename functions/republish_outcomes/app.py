@@ -12,13 +12,13 @@ from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import dynamodb_client
+from conditional_writes import Deadline, dynamodb_client
 from ledger.core.outcome_events import SOURCE
 from ledger.outcome_publisher import OutcomePublisher
 from ledger.republishing import Republisher
 from ledger.tables import LedgerTables
 from workers.event_bus import EventBus, events_client
-from workers.invocation import deadline_of
+from workers.invocation import RESERVED_SECONDS
 from workers.logs import function_logger
 from workers.sending import sqs_client
 
@@ -34,7 +34,7 @@ cold_start.finished()
 @logger.inject_lambda_context
 @metrics.log_metrics(capture_cold_start_metric=True)
 def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
-    answer = republisher.answer(event, deadline_of(context))
+    answer = republisher.answer(event, Deadline.of_invocation(context, RESERVED_SECONDS))
     if "error" in answer:
         metrics.add_metric("Refused", MetricUnit.Count, 1)
         logger.info("refused", extra={"error": answer["error"]})

@@ -21,7 +21,7 @@ from tests.support.planted import (
 from tests.support.reconciling import FIRST_NIGHT, Reconciled, event, filled, mismatches
 from tools.local_aws.functions import run_job
 from tools.local_aws.server import Endpoint
-from workers.job_events import InvalidEvent
+from workers.scheduled_jobs import InvalidEvent
 
 # A handler that fails has no metrics.
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")

@@ -29,9 +29,8 @@ from tests.support.job_service import (
 )
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
-from workers.job_events import LONGEST_DELAY, LONGEST_LEAD, UNRESOLVED, InvalidEvent
 from workers.queue_messages import NotAnSqsEvent
-from workers.scheduled_jobs import Run, Step
+from workers.scheduled_jobs import LONGEST_DELAY, LONGEST_LEAD, UNRESOLVED, InvalidEvent, Run, Step
 from workers.sending import NotSent
 
 STEPS = 3

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
+from conditional_writes import Deadline
 from tools.local_aws.functions import Context
-from workers.invocation import OVERRUN_SECONDS, RESERVED_SECONDS, deadline_of, lease_seconds_of
+from workers.invocation import RESERVED_SECONDS
+from workers.scheduled_jobs import OVERRUN_SECONDS, lease_seconds_of
 
 
 def test_the_deadline_leaves_time_for_the_last_answer() -> None:
     context: Any = Context(timeout_seconds=30)
-    assert deadline_of(context).remaining_seconds == pytest.approx(30 - RESERVED_SECONDS, abs=1)
+    deadline = Deadline.of_invocation(context, RESERVED_SECONDS)
+    assert deadline.remaining_seconds == pytest.approx(30 - RESERVED_SECONDS, abs=1)
 
 
 def test_no_time_left_is_no_time_and_not_forever() -> None:

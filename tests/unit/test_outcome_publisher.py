@@ -18,7 +18,7 @@ from tests.support.samples import entry_of, payment
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import SAMPLE_JOURNAL, Context, stream_record
 from workers.event_bus import EventBus
-from workers.invocation import deadline_of
+from workers.invocation import RESERVED_SECONDS
 from workers.stream_records import records_of
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/outcomes-dead"
@@ -230,6 +230,6 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
     monkeypatch.setattr(stubbed_events.client, "put_events", slow)
     monkeypatch.setattr(stubbed_sqs.client, "send_message_batch", slow)
     items = [entry(version, status="x" if version % 10 == 0 else "POSTED") for version in range(1, 101)]
-    published = publisher.publish(items, deadline_of(Context(timeout_seconds=90)))
+    published = publisher.publish(items, Deadline.of_invocation(Context(timeout_seconds=90), RESERVED_SECONDS))
     assert published.number == published.dead_lettered == 0
     assert SLOWEST_CALL_SECONDS < clock.seconds - START < 90

@@ -35,10 +35,10 @@ from tools.local_aws.functions import Context
 from tools.template import statements
 from workers.attempts import MAXIMUM_BEGUN
 from workers.batches import LAST_SECONDS
-from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, lease_seconds_of
-from workers.job_events import LONGEST_DELAY, UNRESOLVED
+from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
 from workers.queue_messages import FIRST_SUSPECT_DELIVERY
 from workers.redelivery import DELAYS_SECONDS, growing_delay_seconds
+from workers.scheduled_jobs import LONGEST_DELAY, UNRESOLVED, lease_seconds_of
 
 QUEUES = resources("AWS::SQS::Queue")
 TABLES = resources("AWS::DynamoDB::Table")

@@ -28,7 +28,7 @@ from tools.teller.printed_tables import Rows, fields_table, lines, table
 from tools.teller.progress import at_work
 from tools.teller.times import moment, shown
 from tools.teller.words import counted
-from workers.job_events import why_not_begun
+from workers.scheduled_jobs import why_not_begun
 
 NAMES = " or ".join((", ".join(list(JOBS)[:-1]), list(JOBS)[-1]))
 JobName = Annotated[str, typer.Argument(help=f"{NAMES}.", metavar="NAME", show_default=False)]

@@ -36,8 +36,7 @@ from ledger.reconciler import (
     Sound,
 )
 from ledger.roots import Root, Roots, Walk
-from workers.job_events import flag_of
-from workers.scheduled_jobs import Run, Step
+from workers.scheduled_jobs import Run, Step, flag_of
 
 MAX_PARALLEL = 8
 """Accounts that are checked at the same time: one journal is read while another is replayed."""

@@ -8,10 +8,13 @@ die on any line. The lock's record has the scheduled times that are done, and th
 """
 
 import contextlib
+import json
 import os
+import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aws_lambda_powertools import Logger, Metrics
@@ -23,8 +26,7 @@ from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, P
 from conditional_writes.core.items import copied
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone, WindowForgotten
 from workers.dead_letters import send_dead_letters
-from workers.invocation import deadline_of, lease_seconds_of
-from workers.job_events import InvalidEvent, Refusal, event_in, scheduled_time_of
+from workers.invocation import RESERVED_SECONDS
 from workers.queue_messages import Dead, NotAnSqsEvent, QueueMessage, message_from_record, message_id_of
 from workers.sending import NotSent, sqs_client
 
@@ -33,8 +35,26 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 400 * 24 * 3600
 """How long the record of a run stays, until DynamoDB's TTL removes it."""
+OVERRUN_SECONDS = 2.0
+"""A margin for a timed-out invocation, and for its last request in flight."""
+LONGEST_DELAY = timedelta(days=1)
+"""Longer than the retries of EventBridge Scheduler, by the template's schedules."""
+LONGEST_LEAD = timedelta(minutes=5)
+"""For clocks that differ."""
+UNRESOLVED = "<aws.scheduler.scheduled-time>"
+"""The placeholder for the time in a schedule's input. A local AWS may leave it as it is; on AWS that is invalid."""
 PASSING = (LockLost, LockTaken, DeadlinePassed, OutcomeUnknown, NotSent, BotoCoreError, ClientError)
 """Errors for which a job's message comes again, and nobody is called: those of AWS, and of a run that was paused."""
+
+
+class InvalidEvent(Exception):
+    """The message isn't this scheduled job's: the text says which field is wrong, and what was expected."""
+
+
+class Refusal(StrEnum):
+    """The attribute `reason_code` of a job's dead letter."""
+
+    INVALID_EVENT = "INVALID_EVENT"
 
 
 class Run(NamedTuple):
@@ -144,7 +164,7 @@ class Job(NamedTuple):
                 return self._ended("InProgress", about, str(error))
             self.logger.info("started", extra=about | {"token": lock.token, "checkpoint": lock.checkpoint})
             run = run._replace(checkpoint=copied(lock.checkpoint), after_kill=lock.taken_over)
-            is_done = self._do_steps(run, lock, deadline_of(context))
+            is_done = self._do_steps(run, lock, Deadline.of_invocation(context, RESERVED_SECONDS))
         return self._ended("Done" if is_done else "Continued", about)
 
     def _ended(self, outcome: str, about: dict[str, str], reason: str = "") -> dict[str, str]:
@@ -180,7 +200,7 @@ class Job(NamedTuple):
     def _bury(self, message: QueueMessage[Any], reason: str, context: LambdaContext) -> str:
         """Sends the message to the dead-letter queue. It comes again if that queue doesn't take it."""
         message.disposition = Dead(Refusal.INVALID_EVENT, reason)
-        deadline, url = deadline_of(context), self.queue.dead_letter_url
+        deadline, url = Deadline.of_invocation(context, RESERVED_SECONDS), self.queue.dead_letter_url
         send_dead_letters(self.queue.client, url, [message], context.aws_request_id, deadline)
         outcome = "DeadLettered" if isinstance(message.disposition, Dead) else "ReturnedToQueue"
         self.logger.error(outcome, extra={"message_id": message.message_id, "reason_code": Refusal.INVALID_EVENT})
@@ -199,3 +219,71 @@ def _message_in(event: Any) -> QueueMessage[Any]:
             message_id_of(record, 0)
             return message_from_record(record)
     raise NotAnSqsEvent('Records: expected one record, as the template\'s "BatchSize: 1" has it')
+
+
+def lease_seconds_of(context: LambdaContext) -> float:
+    """A lease that outlives the invocation: Lambda ends the holder first, so no thread needs to prolong the lease."""
+    remaining_milliseconds: int = context.get_remaining_time_in_millis()
+    return remaining_milliseconds / 1000 + OVERRUN_SECONDS
+
+
+def event_in(body: str, job: str) -> Mapping[str, Any]:
+    """The fields of a message's body. Raises InvalidEvent if it isn't this job's."""
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidEvent(f"expected JSON, got {_shown(body)}") from None
+    fields = event if isinstance(event, dict) else {}
+    if fields.get("job") != job:
+        raise InvalidEvent(f"job: expected {job!r}, got {_shown(fields.get('job'))}")
+    return fields
+
+
+def scheduled_time_of(event: Mapping[str, Any], sent_at: datetime) -> datetime:
+    """In UTC. Raises InvalidEvent, also for a time that is far from the message's, unless it has `"force": true`.
+
+    On a local AWS that left the placeholder as it is, the time is the beginning of the message's day: a job runs once.
+    """
+    text = event.get("scheduled_time")
+    if text == UNRESOLVED and os.environ.get("AWS_ENDPOINT_URL"):
+        return sent_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    scheduled_time = _time_of(text)
+    if not flag_of(event, "force") and (refusal := why_not_begun(scheduled_time, sent_at)):
+        raise InvalidEvent(refusal)
+    return scheduled_time
+
+
+def flag_of(event: Mapping[str, Any], name: str) -> bool:
+    """The field of this name; false if the event has none. Raises InvalidEvent."""
+    flag = event.get(name, False)
+    if not isinstance(flag, bool):
+        raise InvalidEvent(f"{name}: expected true or false, got {_shown(flag)}")
+    return flag
+
+
+def why_not_begun(scheduled_time: datetime, sent_at: datetime) -> str | None:
+    """A sentence if a message for this time, sent then, begins no run without `"force": true`; else None.
+
+    A message may wait on its queue for days, so its delivery has no such limits.
+    """
+    if -LONGEST_LEAD <= sent_at - scheduled_time <= LONGEST_DELAY:
+        return None
+    expected = "expected a time at most a day before the message was sent and at most 5 minutes after"
+    got = f"got {scheduled_time.isoformat()}, sent at {sent_at.isoformat(timespec='seconds')}"
+    return f'scheduled_time: {expected}, and the event has no "force": true; {got}'
+
+
+def _time_of(text: Any) -> datetime:
+    try:
+        parsed = datetime.fromisoformat(text)
+        if parsed.tzinfo:
+            return parsed.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    expected = 'expected an ISO 8601 time with its offset, such as "2026-02-28T02:00:00Z"'
+    raise InvalidEvent(f"scheduled_time: {expected}, got {_shown(text)}")
+
+
+def _shown(value: object) -> str:
+    """The beginning of the value: the log has the text of an exception, and shouldn't have a whole event."""
+    return reprlib.repr(value)[:40]
