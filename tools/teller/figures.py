@@ -33,7 +33,7 @@ BECAME = {
         {
             "Posted": "posted",
             "Rejected": "rejected",
-            "Duplicates": "duplicates",
+            "Duplicates": "decided before",
             "Waiting": "came too early",
             "ReturnedToQueue": "returned to the queue",
             "DeadLettered": "dead",

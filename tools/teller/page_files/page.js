@@ -85,7 +85,8 @@ async function showAccount(id) {
       limit.number ?? money(limit.amount, places), limit.number ? limit.left : money(limit.left, places)],
   }));
   const heads = ["#version", "posted at (UTC)", "transaction", "type", "#amount", "#balance", "what"];
-  const entries = [], list = element("tbody"), chart = element("div"), more = element("button", "Older entries");
+  const entries = [], list = element("tbody"), chart = element("div");
+  const more = element("button", "Older entries"), failure = element("span", "", { class: "trouble" });
   const load = async (limit) => {
     const last = entries.length ? entries[0].account_version - 1 : account.version;
     const page = last ? await ask("statement", { account_id: id, to_version: account.pool ? "" : last, limit }) : { entries: [] };
@@ -94,7 +95,11 @@ async function showAccount(id) {
     chart.replaceChildren(balanceOverTime(entries, account, places));
     more.hidden = account.pool || !entries.length || entries[0].account_version === 1;
   };
-  more.onclick = () => load(PAGE).catch(showFailure);
+  more.onclick = async () => {
+    more.disabled = true;
+    failure.textContent = await load(PAGE).then(() => "", (error) => ` ${visible(error.message)}`);
+    more.disabled = false;
+  };
   await load(FIRST);
   const head = element("tr", heads.map((name) => element("th", name.replace(/^#/, ""), name.startsWith("#") ? { class: "number" } : {})));
   return [
@@ -105,7 +110,7 @@ async function showAccount(id) {
     ...(holds.length ? [element("h2", "Open holds"), table(["hold", "#remaining", "expires at (UTC)"], holds)] : []),
     ...(limits.length ? [element("h2", "Limits"), table(["limit", "of", "per", "#at most", "#left"], limits)] : []),
     element("h2", "Entries, the newest first"),
-    element("div", element("table", [element("thead", head), list], { class: "entries" }), { class: "scroll" }), element("p", more),
+    element("div", element("table", [element("thead", head), list], { class: "entries" }), { class: "scroll" }), element("p", [more, failure]),
   ];
 }
 
