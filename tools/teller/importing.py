@@ -217,20 +217,46 @@ def _parts(file: Path, deployment: Deployment) -> Iterator[tuple[list[Row], list
 
 
 def _check_new(operator: Operator, file: Path, found: CheckedAccounts, books: Imported) -> None:
-    """Raises Failure if the stack has an account of the file that isn't imported from its row."""
+    """Raises Failure if the stack has an account of the file that isn't imported from its row.
+
+    The message of such a row would become a dead letter if its id was used, and would be rejected if it wasn't.
+    """
+    _wait_for_others(operator)
     wrong, problems = 0, list[str]()
     with progress_bar(operator, "looking for accounts", found.accounts) as progress:
         for part, messages in _parts(file, operator.deployment):
             exist = books.are_open(messages)
             entries = books.entries(messages) if any(exist) else [None] * len(part)
             for row, message, exists, entry in zip(part, messages, exist, entries, strict=True):
-                if exists and entry is None:
+                if problem := _why_not_new(message, exists=exists, entry=entry):
                     wrong += 1
                     if len(problems) < MOST_SENTENCES:
-                        problems.append(f"line {row.line:,}: account_id: the stack has {message.account_id!r} already")
+                        problems.append(f"line {row.line:,}: account_id: {problem}")
             progress(len(part))
     if wrong:
         raise _refused(file, wrong, problems)
+
+
+def _why_not_new(message: ImportAccount, *, exists: bool, entry: JournalEntry | None) -> str:
+    has = f"the stack has {message.account_id!r} already"
+    if entry is None:
+        return has if exists else ""
+    names = _other_fields(message, entry)
+    return f"{has}. Expected the row that it was imported from, got another {', '.join(names)}" if names else ""
+
+
+def _wait_for_others(operator: Operator) -> None:
+    """Returns when no message waits on the administration queue: it could import an account of the file.
+
+    A message in flight may wait there for hours for its account. So only those are waited for that are handled at once.
+    """
+    counts, empty_looks = counts_of(operator.deployment, MessageQueue.ADMINISTRATION.output), 0
+    if counts.total:
+        operator.remark(f"waiting for the administration queue, which may have some of these accounts: {counts}")
+    while counts.total and empty_looks < EMPTY_LOOKS:
+        time.sleep(PAUSE_SECONDS)
+        counts = counts_of(operator.deployment, MessageQueue.ADMINISTRATION.output)
+        empty_looks = 0 if counts.waiting else empty_looks + 1
 
 
 def _wait_for_room(deployment: Deployment) -> None:
@@ -267,11 +293,14 @@ def _difference(message: ImportAccount, entry: JournalEntry | None) -> str:
         return f"it has no entry. `teller transaction` tells more of {message.transaction_id}"
     if entry.outcome.status != Status.POSTED:
         return f"{entry.outcome.status}, {entry.outcome.reason}"
-    expected = message.canonical_payload()
-    names = [name for name in expected.keys() | entry.request.keys() if expected.get(name) != entry.request.get(name)]
-    if entry.outcome.amount != message.balance:
-        names.append("amount")
-    return f"its entry has another {', '.join(sorted(names))}" if names else ""
+    names = _other_fields(message, entry) + (["amount"] if entry.outcome.amount != message.balance else [])
+    return f"its entry has another {', '.join(names)}" if names else ""
+
+
+def _other_fields(message: ImportAccount, entry: JournalEntry) -> list[str]:
+    """The names of the fields in which the message isn't the entry's."""
+    expected, found = message.canonical_payload(), entry.request
+    return [name for name in sorted(expected.keys() | found.keys()) if expected.get(name) != found.get(name)]
 
 
 class _Wait:
