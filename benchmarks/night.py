@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.engine import new_ministack
 from benchmarks.filled import Ledger
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint
-from ledger.core.hash_trees import HashTree
+from ledger.core.totals import HashTree
 from ledger.core.transaction_types import OpenAccount
 from tools import prices
 from tools.local_aws import functions

@@ -20,11 +20,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import dynamodb_client
 from conditional_writes.locks import Locks
-from ledger.checkpoints import Checkpoints
+from ledger.checkpoints import Checkpoints, Roots
 from ledger.nightly import Gone, NightlyCheck, Tally
 from ledger.published_roots import PublishedRoots
 from ledger.reconciler import Checked, Mismatched, Reconciler, Skipped
-from ledger.roots import Roots
 from ledger.tables import LedgerTables
 from workers.logs import function_logger
 from workers.scheduled_jobs import Job, JobQueue, Run, Step

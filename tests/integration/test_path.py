@@ -34,7 +34,7 @@ def test_a_posted_transaction_goes_through_few_modules_and_calls_and_as_the_docs
     assert listed == [module for module in called if module in listed]
 
 
-@pytest.mark.parametrize(("what", "most"), [("account", (22, 49, 13)), ("night", (34, 100, 23))])
+@pytest.mark.parametrize(("what", "most"), [("account", (20, 46, 12)), ("night", (30, 95, 23))])
 def test_an_account_is_checked_from_its_checkpoint_in_few_modules_and_calls(
     aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, what: str, most: tuple[int, int, int]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from conditional_writes.core.items import from_dynamodb, item_bytes
 from ledger.checkpoints import Checkpoint
-from ledger.core.hash_trees import HashTree
+from ledger.core.totals import HashTree
 from tests.support.night import DAY, PAGE_BYTES, Night, account, entry
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT

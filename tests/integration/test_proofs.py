@@ -14,10 +14,10 @@ import pytest
 from moto import mock_aws
 
 from conditional_writes import Item
-from ledger.core.hash_trees import CHARACTERS, HashTree, hash_of, hash_of_values
+from ledger.checkpoints import RECORD, Root
 from ledger.core.journal import EntryId
+from ledger.core.totals import CHARACTERS, HashTree, hash_of, hash_of_values
 from ledger.published_roots import PublishedRoots
-from ledger.roots import RECORD, Root
 from tests.checkers import seals
 from tests.support.bodies import payment
 from tests.support.planted import BOOKS, HELD_BOOKS, make_anew, publish_anew

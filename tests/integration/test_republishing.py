@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from conditional_writes import DeadlinePassed
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
-from ledger import account_pages, journal_versions, republishing
+from ledger import republishing, table_reading
 from ledger.republishing import NO_ENTRY, NOT_FOUND, NotPublished
 from tests.support.bodies import Body, opening, openings, payment
 from tests.support.histories import (
@@ -160,7 +160,7 @@ def slow(bank: Republished, seconds: float) -> None:
 def test_the_accounts_that_are_left_at_the_deadline_are_those_after_the_last_that_was_begun(
     bank: Republished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account_pages, "ITEMS_OF_A_PAGE", 7)
+    monkeypatch.setattr(republishing, "ACCOUNTS_OF_A_PAGE", 7)
     monkeypatch.setattr(republishing, "MAX_PARALLEL", 1)  # So the clock goes on by a thread's own requests alone.
     names = [f"a-{number}" for number in range(24)]
     bank.post_at(YEAR_2020, *openings(*names))
@@ -406,7 +406,7 @@ def test_many_missing_versions_are_named_in_several_answers(bank: Republished, m
 def test_versions_of_which_neither_the_index_nor_a_long_table_can_tell_the_time_are_named(
     bank: Republished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (republishing, journal_versions):
+    for module in (republishing, table_reading):
         monkeypatch.setattr(module, "MOST_TABLE_PAGES", 1)
     monkeypatch.setattr(republishing, "TABLE_PAGES_IN_PARALLEL", 1)
     bank.post_hourly(opening(limit=-200), *payments(7))

@@ -168,7 +168,7 @@ BREAKAGES = [
     ),
     Breakage(
         "the sums of a night have what is posted meanwhile",
-        f"{LEDGER}/core/turnovers.py",
+        f"{LEDGER}/core/totals.py",
         "if since is not None and entry.outcome.posted_at >= self.as_of:",
         "if False:",
     ),
@@ -390,7 +390,7 @@ BREAKAGES = [
     ),
     Breakage(
         "a reader takes the index's word for what isn't there",
-        f"{LEDGER}/journal_versions.py",
+        f"{LEDGER}/table_reading.py",
         "if page.missing else page",
         "if False else page",
     ),

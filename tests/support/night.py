@@ -20,8 +20,8 @@ from conditional_writes.core.items import from_dynamodb, item_bytes
 from conditional_writes.testing import Engine
 from ledger.checkpoints import key_of
 from ledger.core.accounts import Account, AccountStatus, account_item
-from ledger.core.hash_trees import HashTree
 from ledger.core.journal import entry_from_item, seal_of
+from ledger.core.totals import HashTree
 from tests.support.answers import answer
 from tests.support.in_process import Aws, answered_by
 from tests.support.ledger import Ledger

@@ -5,9 +5,8 @@ from decimal import Decimal
 from typing import Any
 
 from conditional_writes import Item
-from ledger.checkpoints import key_of
-from ledger.core.hash_trees import HashTree
-from ledger.roots import RECORD, Root, Roots, Walk
+from ledger.checkpoints import RECORD, Root, Roots, Walk, key_of
+from ledger.core.totals import HashTree
 from tests.checkers import seals
 from tests.support.bodies import (
     closing,

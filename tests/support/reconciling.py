@@ -13,10 +13,9 @@ import pytest
 
 from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
 from ledger import reconciler
-from ledger.checkpoints import Checkpoint, key_of
+from ledger.checkpoints import RECORD, Checkpoint, key_of
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.hash_trees import HashTree
-from ledger.roots import RECORD
+from ledger.core.totals import HashTree
 from tests.support.bodies import Body
 from tests.support.faults import Killed
 from tests.support.late_index import LateIndex
@@ -55,7 +54,7 @@ class Reconciled(Ledger):
         self.query_seconds, self.kill_at = 0.0, 0
         self._process: ModuleType | None = None
         self._is_killed, self._posting = False, threading.Lock()
-        for module in ("reconciler", "nightly", "journal_versions"):
+        for module in ("reconciler", "nightly", "table_reading"):
             monkeypatch.setattr(f"ledger.{module}.time", self.clock)
         monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=self.clock))
 

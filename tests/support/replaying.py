@@ -13,7 +13,7 @@ from ledger.core.mismatches import Mismatch
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.replay import Replay
 from ledger.core.reversals import Reversed
-from ledger.core.sums import ReversalSum
+from ledger.core.totals import ReversalSum
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import rules
 from tests.support.samples import NOW

@@ -19,7 +19,7 @@ from conditional_writes import Deadline, DeadlinePassed, Item, key
 from conditional_writes.core.items import from_dynamodb
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints, key_of
 from ledger.core.accounts import account_item
-from ledger.core.hash_trees import HashTree
+from ledger.core.totals import HashTree
 from ledger.unconditional_writes import MOST_WRITES
 from tests.support.clock import Clock
 from tests.support.samples import ALICE

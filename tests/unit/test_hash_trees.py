@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ledger.core.hash_trees import HashTree, hash_of, node
+from ledger.core.totals import HashTree, hash_of, node
 from tools import check_proof
 from tools.teller.prove import siblings
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.account_pages import AccountPage, account_page
 from ledger.core.accounts import account_item
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold, expiry
 from ledger.core.transaction_types import decode
 from ledger.hold_expiry import WITH_HOLDS, expire, expiries
 from ledger.sending_job import SkippedAccount
+from ledger.table_reading import TablePage, account_page
 from tests.support.samples import alice
 from tests.support.strategies import ids
 from tests.unit.stubs import Stubbed
@@ -31,7 +31,7 @@ def test_a_page_of_accounts_is_one_strongly_consistent_request(
     answer = {"Items": [{"account_id": {"S": "acc-5"}}]}
     stubbed_dynamodb.answers("scan", answer | ({"LastEvaluatedKey": {"account_id": {"S": last}}} if last else {}))
     page = account_page(stubbed_dynamodb.client, "Accounts", after, 200, **WITH_HOLDS)
-    assert page == AccountPage([{"account_id": "acc-5"}], last)
+    assert page == TablePage([{"account_id": "acc-5"}], last)
     [parameters] = stubbed_dynamodb.parameters
     start = {"ExclusiveStartKey": {"account_id": {"S": after}}} if after else {}
     assert parameters == {"TableName": "Accounts", "Limit": 200, "ConsistentRead": True} | WITH_HOLDS | start

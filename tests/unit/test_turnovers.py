@@ -5,9 +5,9 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.totals import MOST_CURRENCIES, TrialBalance, Turnover, Turnovers
 from ledger.core.transaction_types import HISTORIC
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.core.turnovers import MOST_CURRENCIES, TrialBalance, Turnover, Turnovers
 from tests.support.samples import NOW, entry_of, payment, transfer
 
 SUMS = TrialBalance(

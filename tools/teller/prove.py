@@ -9,10 +9,10 @@ from typing import Annotated, NamedTuple
 import typer
 
 from conditional_writes import Deadline, Item
-from ledger.core.hash_trees import CHARACTERS, HashTree, hash_of, node
+from ledger.checkpoints import Root, Roots, leaf_of, range_hash
 from ledger.core.journal import EntryId, canonical_form, entry_from_item
-from ledger.journal_versions import JournalVersions
-from ledger.roots import Root, Roots, leaf_of, range_hash
+from ledger.core.totals import CHARACTERS, HashTree, hash_of, node
+from ledger.table_reading import JournalVersions
 from ledger.tables import LedgerTables
 from tools import check_proof
 from tools.teller.accounts import AccountId

@@ -17,12 +17,9 @@ from typing import Literal, NamedTuple
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from conditional_writes.core.reading import projection
-from ledger.account_pages import AccountPage, account_page
-from ledger.checkpoints import Checkpoint, Checkpoints
+from ledger.checkpoints import Checkpoint, Checkpoints, Root, Roots, Walk
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, timestamp
-from ledger.core.hash_trees import HashTree
-from ledger.core.turnovers import TrialBalance
-from ledger.journal_versions import AWS_ERRORS
+from ledger.core.totals import HashTree, TrialBalance
 from ledger.published_roots import PublishedRoots
 from ledger.reconciler import (
     LONGEST_REASON,
@@ -35,7 +32,7 @@ from ledger.reconciler import (
     Skipped,
     Sound,
 )
-from ledger.roots import Root, Roots, Walk
+from ledger.table_reading import AWS_ERRORS, TablePage, account_page
 from workers.scheduled_jobs import Run, Step, flag_of
 
 MAX_PARALLEL = 8
@@ -326,7 +323,7 @@ class NightlyCheck(NamedTuple):
             trial_balance = trial_balance.plus(*found)
         return progress._replace(tally=progress.tally.plus(tally), trial_balance=trial_balance)
 
-    def _accounts(self, run: Run, progress: Progress, limit: int) -> AccountPage:
+    def _accounts(self, run: Run, progress: Progress, limit: int) -> TablePage:
         tables, only = self.reconciler.tables, projection(Account.__struct_fields__)
         return account_page(self.reconciler.client, tables.accounts, progress.place.after, limit, **only)
 

@@ -18,7 +18,7 @@ from ledger.core.journal import JournalEntry, entry_to_json
 from ledger.core.money import sum_of
 from ledger.core.pools import Pool, shard_id
 from ledger.journal_times import Boundary, boundary
-from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
+from ledger.table_reading import MOST_TABLE_PAGES, JournalVersions
 from ledger.tables import LedgerTables
 from workers.parallel import in_parallel
 

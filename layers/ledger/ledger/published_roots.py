@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from botocore.session import get_session
 
 from conditional_writes.core.client import CONFIG
-from ledger.roots import Root
+from ledger.checkpoints import Root
 
 PREFIX = "roots/"
 

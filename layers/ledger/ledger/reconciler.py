@@ -23,15 +23,12 @@ from conditional_writes.core.reading import read_one
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.decoding import version
-from ledger.core.hash_trees import HashTree
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.mismatches import MOST_MISMATCHES, Mismatch, quoted_id
-from ledger.core.replay import Replay
+from ledger.core.replay import Needs, Replay
 from ledger.core.reversals import Reversed, reversed_from_item
-from ledger.core.sums import SUMS, ReversalSum, hash_of
-from ledger.core.turnovers import Turnover, Turnovers
-from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, IndexIsLate, JournalVersions
-from ledger.surroundings import JournalSurroundings
+from ledger.core.totals import SUMS, HashTree, ReversalSum, Turnover, Turnovers, number_of
+from ledger.table_reading import AWS_ERRORS, MOST_TABLE_PAGES, IndexIsLate, JournalSurroundings, JournalVersions
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables
 from workers.parallel import in_parallel
 
@@ -215,7 +212,7 @@ class Reconciler(NamedTuple):
         """The next page of entries, replayed."""
         further, entries, through = self._page(position, deadline)
         replay = Replay(position.target, position.replayed, saved, position.reversals)
-        around = JournalSurroundings(self.client, self.tables, entries, deadline)
+        around = JournalSurroundings(self.client, self.tables, map(Needs.of, entries), deadline)
         mismatches = replay.mismatches(entries, through, around, datetime.now(UTC))
         found = list(itertools.islice(mismatches, MOST_MISMATCHES))
         seals = position.seals.with_leaves(entry.seal for entry in entries)
@@ -357,4 +354,4 @@ def _id_in(item: Item) -> tuple[int, str]:
 
 
 def _sum(so_far: int, items: Iterable[Item]) -> int:
-    return (so_far + sum(map(hash_of, items))) % SUMS
+    return (so_far + sum(map(number_of, items))) % SUMS

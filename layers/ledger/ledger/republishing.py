@@ -5,7 +5,8 @@ left. An entry of each version in the range, up to the account's own, is publish
 the version is named. An entry is published if its seal follows from it and the entry before, or if that one is missing.
 """
 
-from collections import defaultdict
+import threading
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,7 @@ import msgspec
 
 from conditional_writes import Deadline, Item
 from conditional_writes.core.client import CONNECTIONS, SLOWEST_CALL_SECONDS
-from ledger.account_pages import AccountsInTurn
+from conditional_writes.core.reading import projection
 from ledger.account_reading import Answer, ErrorCode, RequestRefused, account_in, answer_or_error, read_account
 from ledger.core.accounts import Account
 from ledger.core.journal import entry_from_item, seal_of
@@ -26,8 +27,8 @@ from ledger.core.republish_requests import (
 )
 from ledger.core.transaction_types import HISTORIC
 from ledger.journal_times import Boundary, boundary
-from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, JournalVersions
 from ledger.outcome_publisher import OutcomePublisher, Published, UnsealedEntry
+from ledger.table_reading import AWS_ERRORS, MOST_TABLE_PAGES, JournalVersions, account_page
 from ledger.tables import LedgerTables
 from workers.parallel import in_parallel
 
@@ -44,6 +45,8 @@ MOST_PUBLISHED = 10_000
 """Entries after which an invocation begins no further page: some cents, and a second of EventBridge's quota."""
 MOST_RANGES = 20
 """Of missing versions that are named of one page. The page ends before the next one."""
+ACCOUNTS_OF_A_PAGE = 100
+"""That one Scan reads."""
 MOST_NAMED = 100
 """Missing and left ranges in one answer for all accounts. Accounts that aren't begun by then are left."""
 NO_ENTRY = "the journal has no entry of these versions"
@@ -56,6 +59,44 @@ class NotPublished(Exception):
 
 class _NeedsMore(Exception):
     """More of the journal has to be searched than beside other accounts."""
+
+
+class _AccountsInTurn:
+    """The accounts that come after one in the table's order. Threads take them one by one.
+
+    `taken` is the id of the account that was taken last; at first, of the one before them. None is the beginning of the
+    table.
+    """
+
+    def __init__(self, client: "DynamoDBClient", accounts_table: str, after: str | None) -> None:
+        self.taken = after
+        self._client, self._accounts_table = client, accounts_table
+        self._items: deque[Item] = deque()
+        self._is_last_page = False
+        self._lock = threading.Lock()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._is_last_page and not self._items
+
+    def take(self, deadline: Deadline) -> Item | None:
+        """The next account's item, with an account's attributes; None: there are no more.
+
+        Raises DeadlinePassed and botocore's errors.
+        """
+        with self._lock:
+            while not self._items:
+                if self._is_last_page:
+                    return None
+                deadline.check("reading accounts")
+                only = projection(Account.__struct_fields__)
+                page = account_page(self._client, self._accounts_table, self.taken, ACCOUNTS_OF_A_PAGE, **only)
+                self._items.extend(page.items)
+                self._is_last_page = page.after is None
+            deadline.check("beginning an account")
+            item = self._items.popleft()
+            self.taken = item["account_id"]
+            return item
 
 
 class Republisher(NamedTuple):
@@ -122,7 +163,7 @@ class _Work:
 
     def publish_accounts(self, request: RepublishAccounts) -> None:
         """Publishes the entries of accounts in parallel. What isn't begun is left."""
-        accounts = AccountsInTurn(self.journal.client, self.journal.tables.accounts, request.after)
+        accounts = _AccountsInTurn(self.journal.client, self.journal.tables.accounts, request.after)
 
         def publish_next(_: int) -> None:
             try:

@@ -12,7 +12,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from conditional_writes import Deadline, Item
-from ledger.account_pages import account_page
+from ledger.table_reading import account_page
 from workers.scheduled_jobs import Run, Step
 from workers.sending import Message, send_all
 

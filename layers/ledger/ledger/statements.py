@@ -43,8 +43,8 @@ from ledger.core.read_requests import (
 from ledger.core.refusal_record import refusal_from_item
 from ledger.core.reversals import reversed_from_item
 from ledger.journal_times import Boundary, boundary
-from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
 from ledger.pool_reading import PoolEntries, from_the_first_of, page_of, read_shards, summed
+from ledger.table_reading import MOST_TABLE_PAGES, JournalVersions
 from ledger.tables import LedgerTables
 
 if TYPE_CHECKING:

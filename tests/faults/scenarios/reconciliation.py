@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ledger.checkpoints import RECORD
 from ledger.core.accounts import Account
-from ledger.roots import RECORD
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
 from tests.support.faults import FaultsAt

@@ -1,7 +1,7 @@
-"""Strongly consistent reads of the items that a plan starts from, many in one request."""
+"""Strongly consistent reads: of the items that a plan starts from, many in one request, and page by page."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
 
@@ -93,6 +93,21 @@ def read_one(
         explain(client, error, [key])
         raise
     return found_item(answer)
+
+
+@blocking
+def read_page(
+    client: "DynamoDBClient", method: Literal["query", "scan"], request: Mapping[str, Any], after: Item | None = None
+) -> Steps[tuple[list[Item], Item | None]]:
+    """The next page of a query or a scan, strongly consistent: its items, and the key of the last one.
+
+    The page begins `after` the item of this key; None: with the first one. No key is returned if no more pages follow.
+    Raises botocore's errors.
+    """
+    start = {"ExclusiveStartKey": to_dynamodb(after)} if after else {}
+    answer = yield Request(client, method, {**request, "ConsistentRead": True, **start})
+    last = answer.get("LastEvaluatedKey")
+    return list(found_items(answer)), from_dynamodb(last) if last else None
 
 
 def found_item(answer: dict[str, Any]) -> Item | None:

@@ -26,7 +26,7 @@ from ledger.core.pools import opened_shard, pool_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, Status
-from ledger.core.sums import ReversalSum
+from ledger.core.totals import ReversalSum
 from ledger.core.transaction_types import RULE_SETS, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.core.transaction_types.hold_resolution import HoldResolution
@@ -57,7 +57,7 @@ def other_account_ids(entry: JournalEntry) -> tuple[str, ...]:
     return tuple(account_id for account_id in others if 0 < len(account_id) <= MOST_ID_CHARACTERS)
 
 
-def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
+def _referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     """The entries that the replay of this one asks for: none, for most types, or if the request can't be read."""
     message_type = RULE_SETS.get(entry.rules, {}).get(str(entry.request.get("type")))
     if message_type is None:
@@ -82,7 +82,23 @@ def _message_in(entry: JournalEntry) -> TransactionMessage:
     return from_payload(entry.request, entry.rules).on_shards(entry.shards)
 
 
-def reversed_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
+class Needs(NamedTuple):
+    """The keys of what the replay of an entry asks its surroundings for, whatever the replay finds."""
+
+    account_ids: Sequence[str]
+    entry_ids: Sequence[EntryId]
+    reversed_ids: Sequence[EntryId]
+
+    @classmethod
+    def of(cls, entry: JournalEntry) -> "Needs":
+        other_ids, reversal, reversed_ids = other_account_ids(entry), entry.outcome.reversal, _reversed_ids(entry)
+        entry_ids = [*map(entry.on, other_ids), *_referred_entry_ids(entry)]
+        if reversal and reversal.is_of_many:
+            entry_ids += [EntryId.on(name, *each) for each in reversed_ids for name in entry.account_ids]
+        return cls([*other_ids, *entry.shards], entry_ids, reversed_ids)
+
+
+def _reversed_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     """The id under which the Reversals table has the transaction that the entry reverses. None for any other entry, or
     if the request can't be read.
     """

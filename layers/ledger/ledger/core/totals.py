@@ -1,19 +1,39 @@
-"""The money that came into the ledger and went out of it, per currency; and the trial balance: the sum of all balances.
+"""The totals of a journal and of all accounts, which grow in constant memory: turnovers, reversals, trees of hashes.
 
-A night's accounts are read one after another, while others post. So the sums are those of one moment before the run:
-each entry of a transaction has the same time, and the entries before that moment have all been there since.
+**Turnovers** are the money that came into the ledger and went out of it, per currency; the trial balance is the sum of
+all balances. A night's accounts are read one after another, while others post. So the sums are those of one moment
+before the run: each entry of a transaction has the same time, and the entries before that moment have all been there
+since.
+
+**Sums of hashes** compare what is read in two orders: entries, and reversals. Each posted reversal takes its
+transaction from one state to the next: how often it was reversed, and how much of it. The sum of the states that a
+journal's reversals lead to, without those that they begin with, is the sum of the states that the Reversals table has.
+A reversal that is missing, or counted twice, makes the two differ.
+
+**Merkle trees** are over seals and over accounts: whoever knows a tree's top can be shown by few hashes that a leaf is
+in it. A tree is that of RFC 6962: the left side is the largest full one. A hash is 43 characters, as a seal's.
+docs/seals.md defines what is hashed.
 """
 
+import base64
+import functools
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ledger.core.journal import JournalEntry
 from ledger.core.money import WIDE, format_decimal
+from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types import HISTORIC
 
 MOST_CURRENCIES = 200
 """In a report. Accounts of further ones are left out of it."""
+SUMS = 2**126
+"""Sums of hashes are kept below: a number of DynamoDB's has 38 digits."""
+CHARACTERS = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+"""Those of hashes, in the order in which texts are sorted."""
 
 
 class Turnover(NamedTuple):
@@ -134,3 +154,70 @@ class TrialBalance(NamedTuple):
     def from_item(cls, item: Mapping[str, Any]) -> "TrialBalance":
         currencies = {currency: Turnover.from_item(of) for currency, of in item["currencies"].items()}
         return cls(item["as_of"], currencies, int(item["accounts_left_out"]))
+
+
+def number_of(value: object) -> int:
+    """The hash of an item, or of another value of JSON and numbers, as a number."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()) % SUMS
+
+
+class ReversalSum(NamedTuple):
+    """`number` is that of the reversals, `states` the sum of the hashes of the states."""
+
+    number: int = 0
+    states: int = 0
+
+    def with_reversal(self, transaction_id: str, reversal: Reversal, amount: Decimal) -> "ReversalSum":
+        """With a posted reversal of this transaction, by this amount in whichever direction."""
+        before = WIDE.subtract(reversal.reversed_after, amount.copy_abs())
+        led_to = _state(transaction_id, reversal.number, reversal.reversed_after)
+        began_with = _state(transaction_id, reversal.number - 1, before)
+        return ReversalSum(self.number + 1, (self.states + led_to - began_with) % SUMS)
+
+    def with_item(self, item: Reversed) -> "ReversalSum":
+        """With an item of the Reversals table."""
+        state = _state(item.transaction_id, item.number, item.amount)
+        return ReversalSum(self.number + item.number, (self.states + state) % SUMS)
+
+
+def _state(transaction_id: str, number: int, amount: Decimal) -> int:
+    """0 if nothing was reversed: then the table has no item."""
+    return number_of([transaction_id, number, WIDE.normalize(amount)]) if number or amount else 0
+
+
+def hash_of(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())[:43].decode()
+
+
+def hash_of_values(*values: Any) -> str:
+    """The hash of a list of texts and integers, as JSON."""
+    return hash_of(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
+
+
+def node(left: str, right: str) -> str:
+    """The hash above two others. A comma after the 43 characters is in no text that a leaf is the hash of."""
+    return hash_of(f"{left},{right}")
+
+
+class HashTree(NamedTuple):
+    """A tree of so many leaves, as its peaks: the tops of the full trees that it is made of, the largest first."""
+
+    size: int = 0
+    peaks: tuple[str, ...] = ()
+
+    def with_leaves(self, leaves: Iterable[str]) -> "HashTree":
+        """The tree with more leaves, each a hash."""
+        size, peaks = self.size, list(self.peaks)
+        for leaf in leaves:
+            top, full = leaf, size
+            while full & 1:
+                top, full = node(peaks.pop(), top), full >> 1
+            peaks.append(top)
+            size += 1
+        return HashTree(size, tuple(peaks))
+
+    @property
+    def top(self) -> str:
+        """The hash above all leaves; empty without any."""
+        return functools.reduce(lambda right, left: node(left, right), self.peaks[::-1]) if self.peaks else ""

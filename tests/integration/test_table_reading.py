@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.core.items import to_dynamodb
-from ledger import journal_versions
-from ledger.journal_versions import JournalVersions, VersionPage
+from ledger import table_reading
+from ledger.table_reading import JournalVersions, VersionPage
 from ledger.tables import LedgerTables
 from tests.support.late_index import AWAY, THROTTLED, LateIndex
 from tools.local_aws.server import Endpoint
@@ -47,7 +47,7 @@ class Journal:
 
 @pytest.fixture
 def journal(dynamodb: Endpoint, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Journal:
-    monkeypatch.setattr(journal_versions, "PAUSES_SECONDS", PAUSES_SECONDS)
+    monkeypatch.setattr(table_reading, "PAUSES_SECONDS", PAUSES_SECONDS)
     journal = Journal(dynamodb, tables)
     journal.plant(range(1, 13))
     return journal
@@ -120,7 +120,7 @@ def test_an_entry_without_a_whole_version_is_none(journal: Journal, damaged: dic
 def test_after_the_deadline_nothing_is_asked_for(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, seconds: float, queries: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(journal_versions, "PAUSES_SECONDS", (60, 60))
+    monkeypatch.setattr(table_reading, "PAUSES_SECONDS", (60, 60))
     journal.index.hidden = {12}
     with pytest.raises(DeadlinePassed):
         journal.versions.page("alice", 1, 12, Deadline.after(seconds), most_table_pages=1)
