@@ -40,7 +40,7 @@ FAST, SLOW = (0.02, 0.06), (0.1, 0.3)
 """Seconds that a request takes."""
 TIMED = (
     *("ledger.batch_poster", "ledger.lines", "ledger.tables"),
-    *("conditional_writes.core.deadline", "conditional_writes.core.loop", "conditional_writes.core.steps"),
+    *("conditional_writes.core.loop", "conditional_writes.core.steps"),
 )
 """The modules that look at the clock, or pause."""
 
@@ -103,7 +103,7 @@ class VirtualTime:
         with contextlib.ExitStack() as stack:
             for module in TIMED:
                 stack.enter_context(mock.patch(f"{module}.time", time))
-            for module in ("ledger.batch_poster", "conditional_writes.core.loop", "conditional_writes.core.pauses"):
+            for module in ("ledger.batch_poster", "conditional_writes.core.loop", "conditional_writes.core.steps"):
                 stack.enter_context(mock.patch(f"{module}.random", chance))
             stack.enter_context(mock.patch("ledger.batch_poster.in_parallel", self.in_parallel))
             yield chance

@@ -50,7 +50,7 @@ def calls_are_awaited() -> Iterator[None]:
             mock.patch.object(BaseClient, "_make_api_call", lambda *given: Answer(call(*given))),
             mock.patch.object(Pages, "read_page", lambda pages: _run(_read_page(pages))),
             mock.patch.object(Locks, "acquire", _acquire),
-            mock.patch.object(prepared, "_check_calls"),  # such a client is of both kinds
+            mock.patch.object(prepared, "check_awaited"),  # such a client is of both kinds
             mock.patch("asyncio.sleep", _sleep),
         ):
             patched.enter_context(patch)

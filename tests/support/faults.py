@@ -17,6 +17,7 @@ from unittest import mock
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
+from conditional_writes.core import steps
 from conditional_writes.core.client import READ_SECONDS
 from tests.support.answers import answer
 
@@ -119,11 +120,11 @@ class Faults:
         for events, before_send in handlers:
             events.register("before-call", self._before_call)
             events.register_first("before-send", before_send)
-        clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + self._waited_seconds)
+        clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + self._waited_seconds, sleep=steps.time.sleep)
         with (
             # The SDK's own back-off is left out: it takes up to seconds, and no test depends on it.
             mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
-            mock.patch("conditional_writes.core.deadline.time", clock),
+            mock.patch("conditional_writes.core.steps.time", clock),
             self._pauses_of_workers(),
         ):
             try:

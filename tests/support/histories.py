@@ -71,5 +71,5 @@ def spoil(index: LateIndex, state: str, choose: random.Random) -> None:
 def reads_by(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines, and pauses before the index is read again, go by this clock."""
     time: Any = SimpleNamespace(monotonic=clock, sleep=clock.sleep)
-    for module in ("ledger.table_reading", "conditional_writes.core.deadline"):
+    for module in ("ledger.table_reading", "conditional_writes.core.steps"):
         monkeypatch.setattr(f"{module}.time", time)

@@ -56,7 +56,9 @@ class Reconciled(Ledger):
         self._is_killed, self._posting = False, threading.Lock()
         for module in ("reconciler", "nightly", "table_reading"):
             monkeypatch.setattr(f"ledger.{module}.time", self.clock)
-        monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=self.clock))
+        monkeypatch.setattr(
+            "conditional_writes.core.steps.time", SimpleNamespace(monotonic=self.clock, sleep=self.clock.sleep)
+        )
 
     def post(self, *messages: Body | str, **options: Any) -> None:
         """One thread of the reconciler's at a time."""

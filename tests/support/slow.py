@@ -13,7 +13,6 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from tests.support.faults import internal_error
 
 MODULES = (
-    "conditional_writes.core.deadline",
     "conditional_writes.core.loop",
     "conditional_writes.core.steps",
     "workers.attempts",

@@ -26,7 +26,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Deadlines go by this clock."""
     clock = Clock()
-    monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
     return clock
 
 

@@ -155,7 +155,7 @@ def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
 def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("ledger.unconditional_writes.time", clock)
-    monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
     table, _ = refusing(itertools.repeat(MOST_WRITES))
     with pytest.raises(DeadlinePassed, match="saving the checkpoints"):
         Checkpoints(table, "checkpoints").write({"alice": None}, Deadline.after(30))

@@ -164,7 +164,7 @@ def test_until_the_deadline_failures_come_again_and_then_they_say_why(
         pauses.append(high)
         return high
 
-    monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
     monkeypatch.setattr(retrying, "time", clock)
     monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=longest))
     for _ in range(100):
@@ -189,7 +189,7 @@ def test_the_deadline_ends_the_search_for_the_event_that_is_refused(
     stubbed_events.refuses("put_events", "ValidationException")
     answer(stubbed_events, None)
     times = iter([0, 0])
-    monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=lambda: next(times, 99)))
+    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=lambda: next(times, 99)))
     assert bus.publish_once(events(3), Deadline(1)) == [None, *[Failure("no time is left: publishing")] * 2]
 
 

@@ -223,7 +223,7 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
         clock.sleep(SLOWEST_CALL_SECONDS)
         raise ClientError({"Error": {"Code": code, "Message": "after a long time"}}, "PutEvents")
 
-    monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
     monkeypatch.setattr("workers.retrying.time", SimpleNamespace(sleep=clock.sleep))
     for module in ("event_bus", "sending"):
         monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)

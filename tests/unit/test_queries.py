@@ -172,7 +172,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     paused: list[float] = []
     monkeypatch.setattr("time.sleep", paused.append)
-    monkeypatch.setattr("conditional_writes.core.pauses.random.uniform", lambda _, longest: longest)
+    monkeypatch.setattr("conditional_writes.core.steps.random.uniform", lambda _, longest: longest)
     return paused
 
 
@@ -194,7 +194,7 @@ def test_a_throttled_page_is_read_again_after_longer_and_longer_pauses(pauses: l
 def test_a_page_that_stays_throttled_raises_dynamodbs_error_at_the_deadline(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conditional_writes.core.deadline.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("conditional_writes.core.steps.time.monotonic", lambda: 0.0)
     with Stubbed("dynamodb") as stubbed:
         stubbed.refuses("query", "ThrottlingException")
         with pytest.raises(ClientError, match="ThrottlingException"):
@@ -206,7 +206,7 @@ def test_a_deadline_is_that_of_all_pages_and_without_one_each_page_has_ten_secon
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("conditional_writes.core.deadline.time.monotonic", lambda: now)
+    monkeypatch.setattr("conditional_writes.core.steps.time.monotonic", lambda: now)
     page = {"Items": [to_dynamodb({"customer_id": "c-1", "order_id": 1})]}
     following = page | {"LastEvaluatedKey": to_dynamodb({"customer_id": "c-1", "order_id": 1})}
     with Stubbed("dynamodb") as stubbed:

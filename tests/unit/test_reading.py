@@ -89,9 +89,9 @@ def test_before_it_is_asked_for_again_the_pauses_grow_up_to_a_second_and_end_at_
         now += seconds
         pauses.append(seconds)
 
-    monkeypatch.setattr("conditional_writes.core.deadline.time.monotonic", lambda: now)
+    monkeypatch.setattr("conditional_writes.core.steps.time.monotonic", lambda: now)
     monkeypatch.setattr("time.sleep", sleep)
-    monkeypatch.setattr("conditional_writes.core.pauses.random.uniform", lambda _, longest: longest)
+    monkeypatch.setattr("conditional_writes.core.steps.random.uniform", lambda _, longest: longest)
     for _ in range(8):
         finds(stubbed_dynamodb, unprocessed=(order(1),))
     with pytest.raises(DeadlinePassed):

@@ -21,11 +21,11 @@ from conditional_writes.core.conditions import (
     more_than,
     version_is,
 )
-from conditional_writes.core.deadline import Deadline, DeadlinePassed
 from conditional_writes.core.items import EXACT, Item, Key, key
 from conditional_writes.core.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
 from conditional_writes.core.reading import read
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Condition, Delete, Put, Update, Write, replacing
+from conditional_writes.core.steps import Deadline, DeadlinePassed
 from conditional_writes.core.table_errors import NoSuchTable, WrongKey
 from conditional_writes.core.together import Conflict, VersionedItem, write_together
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes import Deadline
-from conditional_writes.core.pauses import growing_pauses
+from conditional_writes.core.steps import growing_pauses
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

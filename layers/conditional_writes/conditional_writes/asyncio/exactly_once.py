@@ -4,7 +4,7 @@ import functools
 from typing import Any, cast
 
 from conditional_writes.asyncio.driver import awaitable
-from conditional_writes.core.deadline import Deadline
+from conditional_writes.core.steps import Deadline
 from conditional_writes.exactly_once import ExactlyOnce, Ran
 
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from conditional_writes.asyncio.driver import awaitable
-from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Item
 from conditional_writes.core.requests import Check, Write
+from conditional_writes.core.steps import Deadline
 from conditional_writes.locks import Lock, Locks
 from conditional_writes.locks.lock import check_window
 

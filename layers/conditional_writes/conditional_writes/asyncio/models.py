@@ -7,9 +7,9 @@ from typing import Any
 
 from conditional_writes.asyncio.driver import awaitable
 from conditional_writes.asyncio.table import AsyncVersionedTable, of_pages
-from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Key
 from conditional_writes.core.requests import Condition
+from conditional_writes.core.steps import Deadline
 from conditional_writes.models import Loaded, ModelTable
 from conditional_writes.models.table import ModelWrites
 

@@ -9,8 +9,8 @@ from typing import Any, Concatenate, cast, override
 from weakref import WeakValueDictionary
 
 from conditional_writes.asyncio.driver import awaitable
-from conditional_writes.core.deadline import Deadline, DeadlinePassed, deadline_or_default
 from conditional_writes.core.items import Item, Key
+from conditional_writes.core.steps import Deadline, DeadlinePassed, deadline_or_default
 from conditional_writes.core.together import VersionedItem
 from conditional_writes.versioned import queries
 from conditional_writes.versioned.table import VersionedTable

@@ -2,12 +2,14 @@
 
 import copy
 import functools
+import inspect
 import json
 import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, override
 
+from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.handlers import BUILTIN_HANDLERS
 from botocore.loaders import JSONFileLoader, Loader
@@ -130,3 +132,33 @@ class _QuickFileLoader(JSONFileLoader):
             return None
         with open_method(full_path, "rb") as file:
             return json.load(file)
+
+
+def check_plain(client: "DynamoDBClient") -> None:
+    """Raises TypeError for the client of a resource: each value would be converted twice.
+
+    There is no public way to ask for a client's event handlers. If botocore changes, such a client isn't recognised,
+    and DynamoDB refuses its keys.
+    """
+    service = getattr(getattr(client, "meta", None), "service_model", None)
+    if service is None or service.service_name != "dynamodb":
+        raise TypeError(f"expected a client of DynamoDB, got {client!r}: make one with dynamodb_client()")
+    events: Any = client.meta.events
+    try:
+        handlers = events._emitter._handlers.prefix_search("before-parameter-build.dynamodb.GetItem")
+    except AttributeError:
+        handlers = ()
+    if any(type(getattr(handler, "__self__", None)).__module__ == "boto3.dynamodb.transform" for handler in handlers):
+        raise TypeError(
+            "this client belongs to boto3.resource('dynamodb'), which converts the values of each request and answer:"
+            " give the library boto3.client('dynamodb'), or dynamodb_client(), and keep the resource beside it"
+        )
+
+
+def check_awaited(client: Any, *, is_awaited: bool) -> None:
+    """Raises TypeError for a client of the other kind: a write would never be made, or its caller told of an error."""
+    call = getattr(client, "_make_api_call", None)
+    if inspect.iscoroutinefunction(call) and not is_awaited:
+        raise TypeError("the calls of this client are awaited: use conditional_writes.asyncio, or give boto3's client")
+    if is_awaited and isinstance(client, BaseClient) and not inspect.iscoroutinefunction(call):
+        raise TypeError("the calls of this client block: give conditional_writes.asyncio a client of aiobotocore's")

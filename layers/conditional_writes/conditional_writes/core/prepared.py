@@ -1,27 +1,30 @@
-"""A client's requests as the library needs them: its handlers of botocore's events.
+"""A client's requests and answers as the library needs them: its handlers of botocore's events.
 
-They note whether a try got no answer, so that a write may have taken effect. They read large items that refused writes
-hand back in one pass, and by few threads at a time: of an item of 400 KB botocore makes structures of up to 150 MB, in
-each thread that is refused at the same time (docs/decisions/memory-of-a-batch.md). There is no public way around it. If
-botocore changes an event that is used for this, it reads large items as it reads small ones: slowly, and with more
-memory, but as correctly. So it is with the items that reads find.
+They note whether a try got no answer, so that a write may have taken effect. They read the items that reads find, and
+the large ones that refused writes hand back, in one pass over the JSON to Python's types: botocore makes DynamoDB's
+types of the JSON, by its model, and boto3 Python's types of these, in many times the CPU time. Of an item of 400 KB
+botocore makes structures of up to 150 MB in each thread that is refused at the same time, so few threads read one
+(docs/decisions/memory-of-a-batch.md). There is no public way around it. If botocore changes an event that is used for
+this, it reads all items itself: slowly, and with more memory, but as correctly. A body that DynamoDB doesn't send is an
+error here, and botocore's parser says what is wrong with it, or takes it.
 """
 
+import base64
 import contextlib
-import inspect
+import functools
 import json
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
-from conditional_writes.core.bodies import READS, found_and_rest, read_body
-from conditional_writes.core.deadline import Deadline
-from conditional_writes.core.items import Item, from_dynamodb
+from conditional_writes.core.client import check_awaited, check_plain
+from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
+from conditional_writes.core.steps import Deadline
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -31,18 +34,16 @@ LARGE_BYTES = 16_384
 MAXIMUM_THREADS = 2
 """The threads of a process that may have a large item."""
 
+READS = {"get_item": "Item", "query": "Items", "scan": "Items", "batch_get_item": "Responses"}
+"""The methods that read, and the field of their answers that has items."""
 ITEMS = "conditional_writes.items"
 """In botocore's answer: the items that were taken out of the body."""
-
 FOUND = "conditional_writes.found"
 """In botocore's answer to a read: what was taken out of the body."""
-
 _BODY = "conditional_writes.body"
 """In botocore's answer, until it was looked at: the body of an answer 200."""
-
 _WAS_200 = "conditional_writes.was_200"
 """In botocore's context of a request: its latest try had this status."""
-
 _NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
 """There was no connection. ProxyConnectionError says less: it is raised for an answer that a proxy dropped, too."""
 
@@ -102,8 +103,8 @@ def prepare(client: "DynamoDBClient", *, is_awaited: bool) -> None:
     """
     if client in _prepared[is_awaited]:
         return
-    _check_plain(client)
-    _check_calls(client, is_awaited=is_awaited)
+    check_plain(client)
+    check_awaited(client, is_awaited=is_awaited)
     events = client.meta.events
     # A handler with an id is registered once, be it by two objects that share the events.
     for operation in ("GetItem", "Query", "Scan", "BatchGetItem"):
@@ -226,31 +227,137 @@ def _is_object(body: bytes, parsed: dict[str, Any]) -> bool:
         return False
 
 
-def _check_plain(client: "DynamoDBClient") -> None:
-    """Raises TypeError for the client of a resource: each value would be converted twice.
+class Structure(dict[str, Any]):
+    """An object of the body that is no item, map or value: the whole answer, or a transaction's reason."""
 
-    There is no public way to ask for a client's event handlers. If botocore changes, such a client isn't recognised,
-    and DynamoDB refuses its keys.
+
+def read_body(body: bytes) -> Any:
+    """A body of items: each is a plain dict. Raises errors of any kind for what DynamoDB doesn't send."""
+    return json.loads(body, object_hook=_value_of)
+
+
+def found_and_rest(body: bytes, method: str) -> tuple[Any, bytes]:
+    """The method's finds, which are an item, a list of items, or lists by table; and the body without them.
+
+    Raises errors of any kind for what DynamoDB doesn't send, and for a body without items.
     """
-    service = getattr(getattr(client, "meta", None), "service_model", None)
-    if service is None or service.service_name != "dynamodb":
-        raise TypeError(f"expected a client of DynamoDB, got {client!r}: make one with dynamodb_client()")
-    events: Any = client.meta.events
-    try:
-        handlers = events._emitter._handlers.prefix_search("before-parameter-build.dynamodb.GetItem")
-    except AttributeError:
-        handlers = ()
-    if any(type(getattr(handler, "__self__", None)).__module__ == "boto3.dynamodb.transform" for handler in handlers):
-        raise TypeError(
-            "this client belongs to boto3.resource('dynamodb'), which converts the values of each request and answer:"
-            " give the library boto3.client('dynamodb'), or dynamodb_client(), and keep the resource beside it"
-        )
+    answer = read_body(body)
+    found = answer.pop(READS[method])
+    match method:
+        case "get_item":
+            _check_item(found)
+        case "batch_get_item":
+            _check_tables(found)
+            for table in answer.get("UnprocessedKeys", {}).values():
+                table["Keys"] = [*map(_in_dynamodbs_types, table["Keys"])]
+        case _:
+            _check_items(found)
+            if "LastEvaluatedKey" in answer:
+                answer["LastEvaluatedKey"] = _in_dynamodbs_types(answer["LastEvaluatedKey"])
+    return found, json.dumps(answer, default=lambda binary: base64.b64encode(binary).decode()).encode()
 
 
-def _check_calls(client: Any, *, is_awaited: bool) -> None:
-    """Raises TypeError for a client of the other kind: a write would never be made, or its caller told of an error."""
-    call = getattr(client, "_make_api_call", None)
-    if inspect.iscoroutinefunction(call) and not is_awaited:
-        raise TypeError("the calls of this client are awaited: use conditional_writes.asyncio, or give boto3's client")
-    if is_awaited and isinstance(client, BaseClient) and not inspect.iscoroutinefunction(call):
-        raise TypeError("the calls of this client block: give conditional_writes.asyncio a client of aiobotocore's")
+def _check_item(found: Any) -> None:
+    if type(found) is not dict:
+        _refuse(found)
+
+
+def _check_items(found: Any) -> None:
+    if type(found) is not list or not set(map(type, found)) <= {dict}:
+        _refuse(found)
+
+
+def _check_tables(found: Any) -> None:
+    if found and type(found) is not Structure:
+        _refuse(found)
+    for items in found.values():
+        _check_items(items)
+
+
+def _in_dynamodbs_types(key: Any) -> dict[str, Any]:
+    _check_item(key)
+    return to_dynamodb(key)
+
+
+def _value_of(read: dict[str, Any]) -> Any:
+    """The value of an object in DynamoDB's JSON whose own values were read before.
+
+    The value of `{"N": "1"}` is returned in a tuple, as no JSON is: `{"S": …}` may also be a map with the name `S`.
+    This is called for each value of each item: what most values are comes first, and a map is changed in place.
+    """
+    if len(read) == 1:
+        name, value = read.popitem()
+        if type(value) is str and name in ("S", "N"):
+            return (value,) if name == "S" else _number_of(value)
+        if type(value) is tuple:
+            return {name: value[0]}
+        return _READERS[name](value) if name in _READERS else Structure({name: value})
+    for name, value in read.items():
+        if type(value) is not tuple:
+            return _structure(read, name)
+        read[name] = value[0]
+    return read
+
+
+def _structure(read: dict[str, Any], name: str) -> Structure:
+    """The object whose first value that is none of an item's has this name: so has none of the others."""
+    if name != next(iter(read)) or tuple in map(type, read.values()):
+        _refuse(read)
+    return Structure(read)
+
+
+def _refuse(read: object) -> NoReturn:
+    raise TypeError(f"{type(read)}: DynamoDB sends no such value here")
+
+
+def _text(read: Any) -> tuple[str]:
+    return (read,) if type(read) is str else _refuse(read)
+
+
+@functools.lru_cache(1024)
+def _number_of(digits: str) -> tuple[Decimal]:
+    return (Decimal(digits),)
+
+
+def _number(read: Any) -> tuple[Decimal]:
+    return _number_of(read) if type(read) is str else _refuse(read)
+
+
+def _map(read: Any) -> tuple[dict[str, Any]]:
+    return (read,) if type(read) is dict else _refuse(read)
+
+
+def _list(read: Any) -> tuple[list[Any]]:
+    if type(read) is not list or not set(map(type, read)) <= {tuple}:
+        _refuse(read)
+    return ([value for (value,) in read],)
+
+
+def _bool(read: Any) -> tuple[bool]:
+    return (read,) if type(read) is bool else _refuse(read)
+
+
+def _null(read: Any) -> tuple[None]:
+    return (None,) if read is True else _refuse(read)
+
+
+def _binary(read: Any) -> tuple[bytes]:
+    return (base64.b64decode(read),) if type(read) is str else _refuse(read)
+
+
+def _set_of(read_element: Callable[[Any], tuple[Any]]) -> Callable[[Any], tuple[set[Any]]]:
+    return lambda read: ({read_element(each)[0] for each in read},) if type(read) is list else _refuse(read)
+
+
+_READERS: dict[str, Callable[[Any], tuple[Any]]] = {
+    "S": _text,
+    "N": _number,
+    "B": _binary,
+    "BOOL": _bool,
+    "NULL": _null,
+    "M": _map,
+    "L": _list,
+    "SS": _set_of(_text),
+    "NS": _set_of(_number),
+    "BS": _set_of(_binary),
+}

@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.core.loop import Observed
-from conditional_writes.core.pauses import growing_pauses
 from conditional_writes.core.prepared import FOUND, Request
-from conditional_writes.core.steps import Pause, Steps, blocking, steps
+from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, deadline_or_default, growing_pauses, steps
 from conditional_writes.core.table_errors import explain
 
 if TYPE_CHECKING:

@@ -4,12 +4,11 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, copied
 from conditional_writes.core.loop import Observed, Plan, Written, write
 from conditional_writes.core.own_attributes import VERSION_ID, is_own
 from conditional_writes.core.requests import Expected, Write
-from conditional_writes.core.steps import Steps, blocking, steps
+from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS, new_client
-from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.messages import ToBus, ToQueue, ToTopic
 from conditional_writes.core.own_attributes import WRITE_ID
 from conditional_writes.core.packing import packed
-from conditional_writes.core.pauses import growing_pauses
+from conditional_writes.core.steps import Deadline, growing_pauses
 from conditional_writes.exactly_once.outbox import MESSAGES, Outgoing, outgoing_in
 from conditional_writes.exactly_once.record import ID
 

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from conditional_writes.core.conditions import any_of, at_least, contains, equals, more_than
-from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Item, Key, copied
 from conditional_writes.core.loop import OutcomeUnknown, Plan, write
 from conditional_writes.core.requests import Check, Condition, Update, Write
-from conditional_writes.core.steps import Pause, Steps, blocking, steps
+from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, steps
 from conditional_writes.core.together import Conflict, write_together
 from conditional_writes.locks.attribute_types import READABLE, why_unreadable
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Key
-from conditional_writes.core.steps import Steps, blocking, steps
+from conditional_writes.core.steps import Deadline, Steps, blocking, steps
 from conditional_writes.upserts.entries import REMOVED, MapEntry, erasure
 from conditional_writes.upserts.errors import ItemTooLarge, NotAMap, NotAnEntry
 from conditional_writes.upserts.plan import Progress, UpsertInRequests

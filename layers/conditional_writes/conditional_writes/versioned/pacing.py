@@ -9,9 +9,8 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple
 
-from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Key
-from conditional_writes.core.steps import Pause, Steps, blocking
+from conditional_writes.core.steps import Deadline, Pause, Steps, blocking
 
 ROUND_TRIPS = 1.25
 """The time that each other writer is left: a round trip for its write, and a quarter more, because no two requests

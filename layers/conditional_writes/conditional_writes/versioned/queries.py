@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, override
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item
-from conditional_writes.core.pauses import growing_pauses
 from conditional_writes.core.prepared import Request
 from conditional_writes.core.reading import found_items
 from conditional_writes.core.requests import AttributePath, Condition, expression, placeholders
-from conditional_writes.core.steps import Pause, Steps, blocking, steps
+from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, deadline_or_default, growing_pauses, steps
 from conditional_writes.core.table_errors import explain_key, explain_table
 
 if TYPE_CHECKING:

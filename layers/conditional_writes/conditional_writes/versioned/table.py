@@ -10,7 +10,6 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, Key, item_bytes
 from conditional_writes.core.loop import (
     CONFLICTS_BEFORE_PAUSE,
@@ -30,7 +29,7 @@ from conditional_writes.core.requests import (
     version_condition,
     version_of,
 )
-from conditional_writes.core.steps import Steps, blocking, steps
+from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
 from conditional_writes.core.together import VersionedItem, write_once
 from conditional_writes.versioned import queries
 from conditional_writes.versioned.pacing import Pace
