@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from rich.console import Console
 
 from benchmarks import (
+    awaited,
     beside_import,
     books,
     contention,
@@ -46,6 +47,7 @@ BENCHMARKS = {
     ),
     "reads": (reads.main, "what reads of an account cost, by the length of its journal"),
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
+    "awaited": (awaited.main, "calls that are awaited, beside the same that block"),
     "upserts": (upserts.main, "requests for a map entry, against the usual ways"),
     "locks": (locks.main, "requests for a lock's steps, against two libraries and the usual way"),
     "engine_calls": (

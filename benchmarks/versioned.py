@@ -16,7 +16,17 @@ from rich.table import Table
 
 from benchmarks import goodput
 from benchmarks.engine import new_ministack
-from benchmarks.writers import Client, Ours, PuttingResource, Pydynox, PynamoDB, Resource, Writer, create_table
+from benchmarks.writers import (
+    Client,
+    Ours,
+    PuttingResource,
+    Pydynox,
+    PynamoDB,
+    QuickClient,
+    Resource,
+    Writer,
+    create_table,
+)
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
 
@@ -37,6 +47,7 @@ TIMED = {
     BASE: Resource,
     "boto3 resource, put_item": PuttingResource,
     "botocore client": Client,
+    "botocore client, settings as ours": QuickClient,
 }
 WARM_UPS = 50
 ROUNDS = 15

@@ -296,6 +296,14 @@ class Client(Resource):
         )
 
 
+class QuickClient(Client):
+    """The same with the settings of `dynamodb_client()`: the least that requests by botocore take."""
+
+    def __init__(self, endpoint: Endpoint, table: str) -> None:
+        super().__init__(endpoint, table)
+        self.client = Ours(endpoint, table).client
+
+
 def create_table(endpoint: Endpoint, table: str) -> None:
     client = endpoint.client("dynamodb")
     client.create_table(

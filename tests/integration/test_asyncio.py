@@ -5,10 +5,12 @@ What the calls do after a fault is tested by both drivers, and with `--all` all 
 
 import asyncio
 import contextlib
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -24,6 +26,7 @@ from conditional_writes import (
     Put,
     VersionedItem,
     VersionedTable,
+    dynamodb_client,
     equals,
     key,
 )
@@ -32,14 +35,16 @@ from conditional_writes.asyncio import (
     AsyncLocks,
     AsyncModelTable,
     AsyncVersionedTable,
+    async_dynamodb_client,
     read,
     upsert,
     write,
     write_together,
 )
 from conditional_writes.exactly_once import Records, exactly_once
+from conditional_writes.exactly_once.publishing import Publisher
 from conditional_writes.locks import LockTaken, WindowDone
-from conditional_writes.testing import Engine
+from conditional_writes.testing import Call, Engine
 from conditional_writes.upserts import MapEntry
 from tests.support.new_tables import definition
 
@@ -50,7 +55,7 @@ except ImportError:
 
 REGION: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
 
-TABLES = {"Orders": "order_id", "Flights": "flight_id", "Records": "id", "Locks": "lock_key"}
+TABLES = {"Accounts": "account_id", "Orders": "order_id", "Flights": "flight_id", "Records": "id", "Locks": "lock_key"}
 PAGE = Path(__file__).parents[2] / "layers" / "conditional_writes" / "docs" / "asyncio.md"
 
 
@@ -79,8 +84,8 @@ class Awaited:
 class World:
     """The tables of a test, and a client of them."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = Awaited(client)
+    def __init__(self, engine: Engine, client: Any) -> None:
+        self.engine, self.client = engine, Awaited(client)
         self.orders = AsyncVersionedTable(self.client, "Orders", "order_id")
 
 
@@ -92,9 +97,10 @@ async def made() -> AsyncIterator[World]:
             client = await stack.enter_async_context(get_session().create_client("dynamodb", **REGION))
         else:
             client = boto3.client("dynamodb", **REGION)
-        world = World(engine.attach(client))
+        world = World(engine, engine.attach(client))
         for name, key_name in TABLES.items():
-            await world.client.create_table(**definition(name, {key_name: "S"}))
+            streamed = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
+            await world.client.create_table(**definition(name, {key_name: "S"}, StreamSpecification=streamed))
         yield world
 
 
@@ -177,9 +183,45 @@ async def test_the_pages_example_does_what_it_says(world: World) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names: dict[str, Any] = {"__name__": "page"}
     exec(example, names)
-    booked = await names["book"](world.client)
-    assert booked["boarding"] == 2
-    assert booked["flights"] == [{"flight_id": "TL1", "passengers": ["ann", "bob"], "closed": True, "version": 4}]
+    airline = names["Airline"](world.client)
+    await airline.accounts.save({"account_id": "ann", "balance": 100})
+    await airline.flights.save({"flight_id": "TL1", "passengers": []})
+    payment = {"payment_id": "p-1", "account_id": "ann", "amount": 40, "flight_id": "TL1"}
+    assert await asyncio.gather(*(airline.pay(payment) for _ in range(3))) == ["paid"] * 3
+    assert (await airline.accounts.get("ann"))["balance"] == 60
+    [ticket] = sent(world)
+    assert await asyncio.gather(*(airline.book(ticket) for _ in range(3))) == [1] * 3
+    await airline.close("TL1")
+    assert [flight async for flight in airline.flights.scan()] == [
+        {"flight_id": "TL1", "passengers": ["ann"], "closed": True, "version": 3}
+    ]
+
+
+def sent(world: World) -> list[Any]:
+    """The messages of the functions' records, as a publisher sends them to queues."""
+    bodies: list[Any] = []
+
+    def sqs(call: Call) -> dict[str, Any]:
+        bodies.extend(json.loads(entry["MessageBody"]) for entry in call.request["Entries"])
+        return {"Successful": [{"Id": entry["Id"]} for entry in call.request["Entries"]]}
+
+    world.engine.others["AmazonSQS"] = sqs
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 60_000)
+    Publisher("dead", world.engine.client).publish({"Records": world.engine.stream_records("Records")}, context)
+    return bodies
+
+
+@pytest.mark.skipif(get_session is None, reason="aiobotocore isn't installed")
+def test_the_librarys_client_has_the_settings_of_the_one_that_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+    async def settings() -> Any:
+        async with async_dynamodb_client() as client:
+            return client.meta.config
+
+    awaited, blocking = asyncio.run(settings()), dynamodb_client().meta.config
+    for name in ("retries", "connect_timeout", "read_timeout", "max_pool_connections"):
+        assert getattr(awaited, name) == getattr(blocking, name)
 
 
 @awaited

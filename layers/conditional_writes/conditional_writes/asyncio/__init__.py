@@ -5,6 +5,7 @@ begin with Async. All that makes no request is the package's own: plans, writes,
 """
 
 from conditional_writes import upserts
+from conditional_writes.asyncio.client import async_dynamodb_client
 from conditional_writes.asyncio.driver import awaitable
 from conditional_writes.asyncio.exactly_once import AsyncExactlyOnce
 from conditional_writes.asyncio.locks import AsyncLock, AsyncLocks
@@ -18,6 +19,7 @@ __all__ = [
     "AsyncLocks",
     "AsyncModelTable",
     "AsyncVersionedTable",
+    "async_dynamodb_client",
     "erase",
     "read",
     "upsert",

@@ -46,10 +46,14 @@ SLOWEST_CALL_SECONDS = MAXIMUM_ATTEMPTS * (ADDRESSES * CONNECT_SECONDS + READ_SE
 """The longest that one call takes: all its attempts are slow, and so are the pauses between them."""
 
 
+QUICK = {"parameter_validation": False}
+"""Settings of clients for this library. `as_request` makes valid parameters, and botocore's own validation would take a
+twentieth of a request's CPU time."""
+
+
 def dynamodb_client() -> "DynamoDBClient":
     """A client for this library. A client is thread-safe and slow to make: make one, outside of the handler."""
-    # `as_request` makes valid parameters. botocore's own validation would take a twentieth of a request's CPU time.
-    client: DynamoDBClient = new_client("dynamodb", parameter_validation=False)
+    client: DynamoDBClient = new_client("dynamodb", **QUICK)
     return client
 
 
@@ -60,13 +64,13 @@ def new_client(service_name: str, **config: Any) -> Any:
     session = Session(include_builtin_handlers=False)
     session.register_component("event_emitter", copy.copy(_handlers(*BUILTIN_HANDLERS)))
     session.register_component("data_loader", _loader())
-    settings = {"user_agent": _user_agent(session)} | config
+    settings = {"user_agent": user_agent(session)} | config
     client = session.create_client(service_name, config=CONFIG.merge(Config(**settings)))
     _load_authorities_once(client)
     return client
 
 
-def _user_agent(session: Session) -> str:
+def user_agent(session: Session) -> str:
     """The text by which a client calls itself, made once. botocore's own takes a tenth of each request's CPU time.
 
     It names an application's id (`AWS_SDK_UA_APP_ID`), too. It leaves out the SDK's features that were used, which only

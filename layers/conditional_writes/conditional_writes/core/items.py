@@ -181,7 +181,7 @@ def copied(value: Any) -> Any:
             return set(value)
         case bytearray():
             return bytes(value)
-        case Mapping():
+        case dict() | Mapping():
             # Most elements are plain: for these a call would take longer than all the rest.
             return {name: each if type(each) in _PLAIN else copied(each) for name, each in value.items()}
     return value

@@ -233,7 +233,7 @@ class Structure(dict[str, Any]):
 
 def read_body(body: bytes) -> Any:
     """A body of items: each is a plain dict. Raises errors of any kind for what DynamoDB doesn't send."""
-    return json.loads(body, object_hook=_value_of)
+    return _decode(body.decode())
 
 
 def found_and_rest(body: bytes, method: str) -> tuple[Any, bytes]:
@@ -254,7 +254,7 @@ def found_and_rest(body: bytes, method: str) -> tuple[Any, bytes]:
             _check_items(found)
             if "LastEvaluatedKey" in answer:
                 answer["LastEvaluatedKey"] = _in_dynamodbs_types(answer["LastEvaluatedKey"])
-    return found, json.dumps(answer, default=lambda binary: base64.b64encode(binary).decode()).encode()
+    return found, _encode(answer).encode() if answer else b"{}"
 
 
 def _check_item(found: Any) -> None:
@@ -361,3 +361,7 @@ _READERS: dict[str, Callable[[Any], tuple[Any]]] = {
     "NS": _set_of(_number),
     "BS": _set_of(_binary),
 }
+
+_decode = json.JSONDecoder(object_hook=_value_of).decode
+_encode = json.JSONEncoder(default=lambda binary: base64.b64encode(binary).decode()).encode
+"""Made once: `json.loads` and `json.dumps` would make a decoder and an encoder for each body."""

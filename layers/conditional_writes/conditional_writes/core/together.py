@@ -25,7 +25,9 @@ class VersionedItem(dict[str, Any]):
     """
 
     def __init__(self, loaded: Item, index: str | None = None) -> None:
-        super().__init__({name: copied(value) for name, value in loaded.items() if not is_own(name)})
+        super().__init__(copied(loaded))
+        for name in filter(is_own, loaded):
+            del self[name]
         self.loaded, self.index = loaded, index
 
     def __or__(self, changes: Mapping[str, Any]) -> Self:  # type: ignore[override]
