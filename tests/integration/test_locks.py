@@ -22,8 +22,8 @@ from conditional_writes import (
     key,
     write_together,
 )
-from conditional_writes.core.conditions import more_than
 from conditional_writes.core.items import from_dynamodb
+from conditional_writes.core.requests import more_than
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, LockUnreadable, WindowDone, WindowForgotten
 from conditional_writes.locks import lock as lock_module
 from conditional_writes.testing import Engine, Killed, Outcome, explore

@@ -322,7 +322,9 @@ BREAKAGES = [
         f"{LIBRARY}/locks/lock.py",
         "        return self._release(self._with_this_window_done(), finished, writes)\n",
         "        yield from self._release(self._with_this_window_done(), finished)\n"
-        "        if writes:\n            write_together(self._locks.client, writes)\n",
+        "        if writes:\n"
+        "            plan, deadline = Plan(None, writes), Deadline.after(CALL_SECONDS)\n"
+        "            yield from steps(write)(self._locks.client, lambda _: plan, {}, deadline)\n",
     ),
     Breakage(
         "a job's checkpoint is saved before its step is done",

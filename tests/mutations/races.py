@@ -185,10 +185,11 @@ RACES = [
     Race(
         "a window completed before its last writes are made",
         LOCKS,
-        "            yield from steps(write_together)(self._locks.client, [update, *writes], deadline=deadline)\n",
-        "            yield from steps(write_together)(self._locks.client, [update], deadline=deadline)\n"
+        "            written = yield from steps(write)(self._locks.client, lambda _: plan, {}, deadline, stop=",
+        "            plan, rest = Plan(None, [update], once=True), Plan(None, writes, once=True)\n"
+        "            written = yield from steps(write)(self._locks.client, lambda _: plan, {}, deadline)\n"
         "            if writes:\n"
-        "                yield from steps(write_together)(self._locks.client, [*writes], deadline=deadline)\n",
+        "                yield from steps(write)(self._locks.client, lambda _: rest, {}, deadline, stop=",
         "two workers do a window's steps",
     ),
     Race(

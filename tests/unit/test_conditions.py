@@ -21,9 +21,8 @@ from conditional_writes import (
     more_than,
     version_is,
 )
-from conditional_writes.core.conditions import all_of, any_of, is_map
 from conditional_writes.core.items import from_dynamodb
-from conditional_writes.core.requests import as_request
+from conditional_writes.core.requests import all_of, any_of, as_request, is_map
 
 
 def rendered(condition: Condition) -> tuple[str, dict[str, str], dict[str, Any]]:

@@ -11,9 +11,9 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, Update, absent, key
-from conditional_writes.core.conditions import any_of, equals, less_than
 from conditional_writes.core.items import item_bytes, value_bytes
 from conditional_writes.core.own_attributes import ERASED_AS_OF, ITEM_BYTES
+from conditional_writes.core.requests import any_of, equals, less_than
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over

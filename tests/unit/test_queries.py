@@ -20,8 +20,8 @@ from conditional_writes import (
     exists,
     less_than,
 )
-from conditional_writes.core.conditions import all_of
 from conditional_writes.core.items import to_dynamodb
+from conditional_writes.core.requests import all_of
 from tests.unit.stubs import Stubbed
 
 OF_C_1 = equals("customer_id", "c-1")

@@ -23,8 +23,7 @@ from conditional_writes import (
     replacing,
     version_is,
 )
-from conditional_writes.core.items import copied, same
-from conditional_writes.core.requests import diff
+from conditional_writes.core.items import copied, diff, same
 from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
 
 ORDER = key("Orders", order_id="o-1")

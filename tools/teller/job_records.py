@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from conditional_writes import Deadline, Item, key, read
-from conditional_writes.locks.attribute_types import why_unreadable
+from conditional_writes.locks.lock import why_unreadable
 from tools.teller.deployment import Deployment, function_of
 from tools.teller.words import counted
 

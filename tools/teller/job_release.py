@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any
 
 from conditional_writes import Deadline, Item, Observed, Plan, Update, absent, equals, key, write
-from conditional_writes.core.conditions import all_of
+from conditional_writes.core.requests import all_of
 from tools.teller.deployment import Deployment
 from tools.teller.job_records import LockRecord
 

@@ -8,7 +8,17 @@ uses these three. `versioned` (items, queries), `models` and `exactly_once` (fun
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes.core.client import dynamodb_client
-from conditional_writes.core.conditions import (
+from conditional_writes.core.items import EXACT, Item, Key, key
+from conditional_writes.core.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
+from conditional_writes.core.reading import read
+from conditional_writes.core.requests import (
+    MAXIMUM_WRITES,
+    Check,
+    Condition,
+    Delete,
+    Put,
+    Update,
+    Write,
     absent,
     at_least,
     at_most,
@@ -19,12 +29,9 @@ from conditional_writes.core.conditions import (
     exists,
     less_than,
     more_than,
+    replacing,
     version_is,
 )
-from conditional_writes.core.items import EXACT, Item, Key, key
-from conditional_writes.core.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
-from conditional_writes.core.reading import read
-from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Condition, Delete, Put, Update, Write, replacing
 from conditional_writes.core.steps import Deadline, DeadlinePassed
 from conditional_writes.core.table_errors import NoSuchTable, WrongKey
 from conditional_writes.core.together import Conflict, VersionedItem, write_together

@@ -2,12 +2,14 @@
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
 from types import NoneType
 from typing import Any, NamedTuple, override
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+from conditional_writes.core.own_attributes import PREFIX
 
 type Item = dict[str, Any]
 """Attribute names to values: str, bytes, bool, None, int, Decimal, and lists, sets and maps of them."""
@@ -168,6 +170,26 @@ def same(one: Any, other: Any) -> bool:
 
 def _bools(elements: Iterable[Any]) -> set[Any]:
     return {element for element in elements if isinstance(element, bool)}
+
+
+class ItemDiff(NamedTuple):
+    """Attributes to set, and names of those to remove."""
+
+    values: Item
+    removed: list[str]
+
+
+def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
+    """The changes from `before` to `after`, without those of `ignored` names and of the library's own attributes."""
+    values = {
+        name: value
+        for name, value in after.items()
+        if name not in before or not (before[name] is value or same(before[name], value))
+    }
+    return ItemDiff(
+        {name: value for name, value in values.items() if name not in ignored and not name.startswith(PREFIX)},
+        [name for name in before if name not in after and name not in ignored and not name.startswith(PREFIX)],
+    )
 
 
 def copied(value: Any) -> Any:

@@ -1,13 +1,13 @@
 """The four kinds of writes, their conditions, those that make one version of an item of another, and their requests."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
 
-from conditional_writes.core.items import Item, Key, same, serialized, to_dynamodb
-from conditional_writes.core.own_attributes import PREFIX, VERSION_ID, WRITE_ID
+from conditional_writes.core.items import Item, Key, diff, serialized, to_dynamodb
+from conditional_writes.core.own_attributes import VERSION_ID, WRITE_ID
 
 MAXIMUM_WRITES = 100
 """DynamoDB's limit for the items of one TransactWriteItems."""
@@ -58,6 +58,79 @@ def both(condition: Condition | None, other: Condition | None) -> Condition | No
     if condition is None:
         return other
     return condition if other is None else condition & other
+
+
+def absent(attribute: AttributePath) -> Condition:
+    """The item doesn't have the attribute. If it is part of the primary key: the item doesn't exist."""
+    return Condition("attribute_not_exists({})", (attribute,))
+
+
+def exists(attribute: AttributePath) -> Condition:
+    """The item has the attribute. If it is part of the primary key: the item exists."""
+    return Condition("attribute_exists({})", (attribute,))
+
+
+def version_is(version: int, attribute: AttributePath = "version") -> Condition:
+    """The item has this version. False for a deleted item, so that a write doesn't bring it back."""
+    return equals(attribute, version)
+
+
+def equals(attribute: AttributePath, value: Any) -> Condition:
+    """The attribute has this value. Like every comparison, false if the item doesn't have the attribute."""
+    return Condition("{} = []", (attribute,), (value,))
+
+
+def less_than(attribute: AttributePath, value: Any) -> Condition:
+    return Condition("{} < []", (attribute,), (value,))
+
+
+def at_most(attribute: AttributePath, value: Any) -> Condition:
+    return Condition("{} <= []", (attribute,), (value,))
+
+
+def more_than(attribute: AttributePath, value: Any) -> Condition:
+    return Condition("{} > []", (attribute,), (value,))
+
+
+def at_least(attribute: AttributePath, value: Any) -> Condition:
+    return Condition("{} >= []", (attribute,), (value,))
+
+
+def between(attribute: AttributePath, least: Any, most: Any) -> Condition:
+    """The attribute is at least `least`, and at most `most`."""
+    return Condition("{} BETWEEN [] AND []", (attribute,), (least, most))
+
+
+def begins_with(attribute: AttributePath, prefix: str | bytes) -> Condition:
+    """The text, or the binary, begins with this prefix."""
+    return Condition("begins_with({}, [])", (attribute,), (prefix,))
+
+
+def contains(attribute: AttributePath, value: Any) -> Condition:
+    """The set or list has this element, or the string this substring."""
+    return Condition("contains({}, [])", (attribute,), (value,))
+
+
+def is_map(attribute: AttributePath) -> Condition:
+    return Condition("attribute_type({}, [])", (attribute,), ("M",))
+
+
+def all_of(conditions: Iterable[Condition]) -> Condition:
+    """All the conditions hold. For many of them: `&` nests, and an expression holds only 300 operators and 4 kB."""
+    return _flat(" AND ", conditions)
+
+
+def any_of(conditions: Iterable[Condition]) -> Condition:
+    return _flat(" OR ", conditions)
+
+
+def _flat(operator: str, conditions: Iterable[Condition]) -> Condition:
+    parts = list(conditions)
+    return Condition(
+        operator.join(part.template if len(parts) == 1 else f"({part.template})" for part in parts),
+        tuple(name for part in parts for name in part.names),
+        tuple(value for part in parts for value in part.values),
+    )
 
 
 class Expected(NamedTuple):
@@ -199,26 +272,6 @@ def version_of(key: Key, item: Item, version_attribute: str) -> int:
     if isinstance(version, bool) or not isinstance(version, int | Decimal) or version != int(version):
         raise TypeError(f"{key}: {version_attribute} is {version!r}, expected a whole number, to count versions with")
     return int(version)
-
-
-class ItemDiff(NamedTuple):
-    """Attributes to set, and names of those to remove."""
-
-    values: Item
-    removed: list[str]
-
-
-def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
-    """The changes from `before` to `after`, without those of `ignored` names and of the library's own attributes."""
-    values = {
-        name: value
-        for name, value in after.items()
-        if name not in before or not (before[name] is value or same(before[name], value))
-    }
-    return ItemDiff(
-        {name: value for name, value in values.items() if name not in ignored and not name.startswith(PREFIX)},
-        [name for name in before if name not in after and name not in ignored and not name.startswith(PREFIX)],
-    )
 
 
 def as_request(write: Write, write_id: str) -> dict[str, Any]:

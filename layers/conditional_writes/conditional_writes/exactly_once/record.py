@@ -5,9 +5,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from conditional_writes.core.conditions import absent, any_of, equals, less_than
 from conditional_writes.core.items import Item, Key, from_dynamodb, key, to_dynamodb
-from conditional_writes.core.requests import Condition
+from conditional_writes.core.requests import Condition, absent, any_of, equals, less_than
 from conditional_writes.exactly_once.payload import PayloadChanged, different, field_hashes, fields_of
 
 if TYPE_CHECKING:

@@ -15,16 +15,27 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from conditional_writes.core.conditions import any_of, at_least, contains, equals, more_than
 from conditional_writes.core.items import Item, Key, copied
-from conditional_writes.core.loop import OutcomeUnknown, Plan, write
-from conditional_writes.core.requests import Check, Condition, Update, Write
+from conditional_writes.core.loop import OutcomeUnknown, Plan, Stopped, write
+from conditional_writes.core.requests import (
+    Check,
+    Condition,
+    Update,
+    Write,
+    all_of,
+    any_of,
+    at_least,
+    contains,
+    equals,
+    more_than,
+)
 from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, steps
-from conditional_writes.core.together import Conflict, write_together
-from conditional_writes.locks.attribute_types import READABLE, why_unreadable
+from conditional_writes.core.together import Conflict
+from conditional_writes.locks.errors import LockLost, LockTaken, LockUnreadable, WindowDone, WindowForgotten, described
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -36,78 +47,28 @@ REMEMBERED_WINDOWS = 100
 REMEMBERED_SECONDS = 90 * 24 * 3600
 """How long an unused record outlives its lease, until DynamoDB's TTL removes it, by `expires_at`. Decides nothing."""
 
+_TYPES = {
+    "leased_until": "S",
+    "token": "N",
+    "times_acquired": "N",
+    "last_released": "N",
+    "windows_done": "L",
+    "windows_done_through": "S",
+}
+_IN_PYTHON: dict[str, tuple[type, str]] = {
+    "S": (str, "a text"),
+    "N": (Decimal, "a number"),
+    "L": (list, "a list of texts"),
+}
 
-class LockTaken(Exception):
-    """Another holder has the lock. `holder` says who, where, why and since when; `leased_until` when its lease ends."""
+READABLE = all_of(
+    Condition("attribute_not_exists({}) OR attribute_type({}, [])", (name, name), (kind,))
+    for name, kind in _TYPES.items()
+)
+"""Each of the attributes that decide who gets the lock is absent, or has its type.
 
-    def __init__(self, name: str, holder: Item, leased_until: datetime) -> None:
-        super().__init__(name, holder, leased_until)
-        self.name, self.holder, self.leased_until = name, holder, leased_until
-
-    def __str__(self) -> str:
-        return f"lock {self.name!r} is taken until {self.leased_until.isoformat()}: {_described(self.holder)}"
-
-
-class WindowDone(Exception):
-    """The window was completed before."""
-
-    def __init__(self, name: str, window: str) -> None:
-        super().__init__(name, window)
-        self.name, self.window = name, window
-
-    def __str__(self) -> str:
-        return f"lock {self.name!r}: window {self.window} was done before"
-
-
-class WindowForgotten(Exception):
-    """The window isn't remembered, and isn't later than the latest forgotten one: it may have been completed, or not.
-
-    `latest_forgotten` is that window. The block doesn't run.
-    """
-
-    def __init__(self, name: str, window: str, latest_forgotten: str) -> None:
-        super().__init__(name, window, latest_forgotten)
-        self.name, self.window, self.latest_forgotten = name, window, latest_forgotten
-
-    def __str__(self) -> str:
-        return (
-            f"lock {self.name!r}: window {self.window} isn't remembered, and isn't later than {self.latest_forgotten}, "
-            "the latest forgotten one: it may have been done. Windows must sort as texts by time: use ISO dates"
-        )
-
-
-class LockLost(Exception):
-    """This holder doesn't have the lock any more. `holder` is the holder that took the lock over.
-
-    `holder` is None if the lock was released, or if its record was deleted.
-    """
-
-    def __init__(self, name: str, token: int, holder: Item | None, why: str) -> None:
-        super().__init__(name, token, holder, why)
-        self.name, self.token, self.holder, self.why = name, token, holder, why
-
-    def __str__(self) -> str:
-        return f"lock {self.name!r} with token {self.token} was lost; {self.why}"
-
-
-class LockUnreadable(Exception):
-    """The lock's record isn't one that a lock has written. Nobody gets the lock until the record is mended or deleted.
-
-    `why` names the attribute.
-    """
-
-    def __init__(self, name: str, table: str, why: str) -> None:
-        super().__init__(name, table, why)
-        self.name, self.table, self.why = name, table, why
-
-    def __str__(self) -> str:
-        return f"lock {self.name!r}: its record in the table {self.table} can't be read; {self.why}"
-
-
-def _described(holder: Item) -> str:
-    """The holder's fields, in a fixed order: DynamoDB returns them in any."""
-    said = [f"{name} {holder[name]}" for name in ("who", "where", "why", "since") if name in holder]
-    return ", ".join(said) or "its record doesn't say by whom"
+DynamoDB compares values of different types as unequal, so that a lease's end that is a number would be none.
+"""
 
 
 def _holder_in(record: Item) -> Item:
@@ -220,21 +181,28 @@ class Lock:
             raise self._lost(None, "it was released before")
         mine = equals("owner", self._held.owner)
         update = Update(self._key, values, mine if unless is None else mine & ~unless, removed)
+        plan, deadline = Plan(None, [update, *writes], once=True), Deadline.after(CALL_SECONDS)
         try:
-            deadline = Deadline.after(CALL_SECONDS)
-            yield from steps(write_together)(self._locks.client, [update, *writes], deadline=deadline)
-        except (Conflict, OutcomeUnknown) as error:
+            written = yield from steps(write)(self._locks.client, lambda _: plan, {}, deadline, stop=lambda _: True)
+        except OutcomeUnknown as error:
             if error.key != self._key:  # one of the caller's own writes
                 raise
-            self._accept_or_raise(error, update, writes)
+            self._accept_or_raise(error.found, error, update, writes)
+            return
+        if isinstance(written, Stopped):
+            refused = next(each for each in plan.writes if each.key in written.found)
+            if refused is not update:
+                raise Conflict(refused, written.found[refused.key])
+            self._accept_or_raise(written.found[self._key], None, update, writes)
 
-    def _accept_or_raise(self, refusal: Conflict | OutcomeUnknown, update: Update, writes: Sequence[Write]) -> None:
-        """Returns if the record is as the update would leave it. Raises LockLost, or the refusal itself."""
-        record = refusal.found
+    def _accept_or_raise(
+        self, record: Item | None, unknown: OutcomeUnknown | None, update: Update, writes: Sequence[Write]
+    ) -> None:
+        """Returns if the record is as the update would leave it. Raises LockLost, or `unknown` if that is all."""
         releases = "released_at" in update.values
         if record is None:
-            if isinstance(refusal, OutcomeUnknown):
-                raise refusal  # the first try may have taken effect, and no record can tell
+            if unknown:
+                raise unknown  # the first try may have taken effect, and no record can tell
             raise self._lost(None, "its record is gone") from None
 
         if record.get("owner") == self._held.owner:
@@ -246,10 +214,10 @@ class Lock:
             raise self._lost(None, "it was released before") from None
 
         # Another holder has the lock, or had it since.
-        if releases and isinstance(refusal, OutcomeUnknown):
-            raise refusal  # the first try may have released it in time
+        if releases and unknown:
+            raise unknown  # the first try may have released it in time
         holder = _holder_in(record)
-        raise self._lost(holder, f"since then: {_described(holder)}") from None
+        raise self._lost(holder, f"since then: {described(holder)}") from None
 
     def _was_released_likewise(self, record: Item, update: Update, writes: Sequence[Write]) -> bool:
         """Whether the record's release did the same as this one: an earlier try, or another thread, was first."""
@@ -463,3 +431,13 @@ def _time_of(timestamp: str) -> datetime:
 
 def _expiry(leased_until: float) -> int:
     return int(leased_until) + REMEMBERED_SECONDS
+
+
+def why_unreadable(record: Item) -> str | None:
+    """A sentence about the first of these attributes that isn't of its type, or None."""
+    for name in (name for name in _TYPES if name in record):
+        value, (kind, expected) = record[name], _IN_PYTHON[_TYPES[name]]
+        windows = value if isinstance(value, list) else []
+        if not isinstance(value, kind) or not all(isinstance(window, str) for window in windows):
+            return f"{name}: expected {expected}, got {value if isinstance(value, Decimal) else repr(value)}"
+    return None

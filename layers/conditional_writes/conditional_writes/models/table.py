@@ -13,10 +13,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_origin, overload
 
-from conditional_writes.core.conditions import absent, all_of
 from conditional_writes.core.items import Item, Key, same
 from conditional_writes.core.loop import Observed
-from conditional_writes.core.requests import Check, Condition, Delete, Put, Update, version_of
+from conditional_writes.core.requests import Check, Condition, Delete, Put, Update, absent, all_of, version_of
 from conditional_writes.core.steps import Deadline, Steps, blocking, steps
 from conditional_writes.core.together import VersionedItem
 from conditional_writes.models.codecs import Codec, Unfit, UnfitModel

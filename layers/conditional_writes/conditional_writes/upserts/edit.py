@@ -4,10 +4,20 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from conditional_writes.core.conditions import absent, all_of, any_of, at_least, equals, is_map, less_than, more_than
 from conditional_writes.core.items import Item, Key, item_bytes, serialized, value_bytes
 from conditional_writes.core.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, ITEM_BYTES, MARKS
-from conditional_writes.core.requests import Condition, Update
+from conditional_writes.core.requests import (
+    Condition,
+    Update,
+    absent,
+    all_of,
+    any_of,
+    at_least,
+    equals,
+    is_map,
+    less_than,
+    more_than,
+)
 from conditional_writes.upserts.clocks import (
     MISSING,
     clock_path,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core.conditions import exists, more_than
 from conditional_writes.core.items import Item, Key, item_bytes
 from conditional_writes.core.loop import Observed, Plan, write
 from conditional_writes.core.own_attributes import REMOVED_BYTES, VERSION_ID
+from conditional_writes.core.requests import exists, more_than
 from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
 from conditional_writes.upserts.clocks import (
     MAP_MARK,

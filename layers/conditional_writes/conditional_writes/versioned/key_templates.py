@@ -6,9 +6,8 @@ from decimal import Decimal
 from string import Formatter
 from typing import Any
 
-from conditional_writes.core.conditions import begins_with, equals
 from conditional_writes.core.items import Item
-from conditional_writes.core.requests import Condition
+from conditional_writes.core.requests import Condition, begins_with, equals
 
 
 class KeyTemplates:

@@ -20,15 +20,7 @@ from conditional_writes.core.loop import (
 )
 from conditional_writes.core.packing import packed
 from conditional_writes.core.reading import read, read_one
-from conditional_writes.core.requests import (
-    MAXIMUM_WRITES,
-    Condition,
-    Put,
-    Update,
-    both,
-    version_condition,
-    version_of,
-)
+from conditional_writes.core.requests import MAXIMUM_WRITES, Condition, Put, Update, both, version_condition, version_of
 from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
 from conditional_writes.core.together import VersionedItem, write_once
 from conditional_writes.versioned import queries

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from conditional_writes.core.conditions import exists
-from conditional_writes.core.items import Item, Key, check_names, copied, same, to_dynamodb
+from conditional_writes.core.items import Item, Key, check_names, copied, diff, same, to_dynamodb
 from conditional_writes.core.loop import Observed
 from conditional_writes.core.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.core.requests import (
@@ -16,7 +15,7 @@ from conditional_writes.core.requests import (
     Put,
     Update,
     both,
-    diff,
+    exists,
     replacing,
     unchanged,
     version_condition,
