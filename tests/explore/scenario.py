@@ -8,7 +8,7 @@ from conditional_writes.testing import Engine, Explored, Fault, Outcome, explore
 from conditional_writes.testing.schedule import current
 from conditional_writes.testing.wire import Call
 
-BUDGET = 10
+BUDGET = 6
 """Of the orders in `make test`. Some more are tried at random: as many. A scenario may need more for a planted race."""
 ALL_BUDGET = 20_000
 

@@ -20,7 +20,8 @@ from tests.support.reporting import Say
 
 MANY = 20
 """The number of violations after which the search ends."""
-SAMPLED_EVERY = 10
+FEWEST, MOST = 8, 21
+"""Cases of a scenario, in a sample: as many as it has calls, but no fewer and no more than these."""
 RUNS = 5
 """Of a case, until its fault is injected: a run may make a call less than the run before."""
 
@@ -37,14 +38,23 @@ def injections(
     ]
 
 
-def sampled(cases: Sequence[tuple[int, Fault]], start: int = 0) -> list[tuple[int, Fault]]:
-    """A tenth of the cases, the same each time: each fault at every tenth call, with a start of its own."""
-    chosen = []
-    for number, fault in enumerate(Fault, start):
-        of_this = [case for case in cases if case[1] is fault]
-        if of_this:
-            chosen += of_this[number % min(SAMPLED_EVERY, len(of_this)) :: SAMPLED_EVERY]
-    return sorted(chosen, key=cases.index)
+def sampled(cases: Sequence[tuple[int, Fault]], seed: int = 0) -> list[tuple[int, Fault]]:
+    """Cases at calls that are evenly spread, the same each time. A fault comes again after all others that apply.
+
+    Scenarios begin with different faults, so that together they have all faults at calls of each kind.
+    """
+    order = random.Random(f"{seed} {len(cases)}").sample([*Fault], len(Fault))
+    calls = [*dict.fromkeys(at for at, _ in cases)]
+    number = min(max(len(calls), FEWEST), MOST)
+    used: Counter[Fault] = Counter()
+    chosen: list[tuple[int, Fault]] = []
+    for index in range(number):
+        at = calls[index * len(calls) // number]
+        faults = [fault for call, fault in cases if call == at and (call, fault) not in chosen]
+        fault = min(faults, key=lambda fault: (used[fault], order.index(fault)))
+        used[fault] += 1
+        chosen.append((at, fault))
+    return chosen
 
 
 def _chosen(
@@ -52,7 +62,7 @@ def _chosen(
 ) -> Sequence[tuple[int, Fault]]:
     """Every case of the first engine, or a sample. The second engine has a sample of its own, with other cases."""
     if second_engine:
-        return sampled(cases, SAMPLED_EVERY // 2)
+        return sampled(cases, seed=1)
     return cases if every_case else sampled(cases)
 
 
@@ -97,7 +107,7 @@ def _check_injected(faults: FaultsAt) -> None:
 def inject_every_fault(scenario: Scenario, say: Say, *, every_case: bool, second_engine: bool = False) -> Any:
     """Runs the scenario without faults, then with each fault at each call, or a sample. Returns the faultless result.
 
-    A sample has all faults and nearly all calls.
+    The samples of all scenarios together have each fault at calls of each kind.
     """
     with scenario_after_scenario():
         random.seed(RUNS - 1)  # as before each first run with a fault

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 
 from conditional_writes import Deadline
 from conditional_writes.core.client import CONFIG
-from tests.faults.every_call import NotInjected, injections, sampled, violations
+from tests.faults.every_call import FEWEST, MOST, NotInjected, injections, sampled, violations
 from tests.faults.every_pair import inject_every_pair
 from tests.faults.scenarios import ScenarioResult
 from tests.support.every_event import SeenEvents
@@ -187,18 +187,18 @@ def test_a_run_with_a_call_less_than_the_run_before_is_made_again() -> None:
     assert not list(lengths)
 
 
-def test_a_sample_has_every_fault_at_some_call_and_some_fault_at_every_call() -> None:
+def test_a_sample_has_some_fault_at_every_call_and_all_samples_together_have_every_fault_at_each_kind_of_call() -> None:
     calls = ["BatchGetItem", "TransactWriteItems", "SendMessageBatch", "UpdateItem", "PutEvents"] * 3
     cases = injections(calls)
     chosen = sampled(cases)
     assert chosen == sampled(cases)
     assert set(chosen) < set(cases)
-    assert {fault for _, fault in chosen} == set(Fault)
-    assert {at for at, _ in chosen} == set(range(1, len(calls) + 1))
-    assert len(chosen) < len(cases) / 6
-    of_the_second_engine = sampled(cases, start=4)
-    assert {fault for _, fault in of_the_second_engine} == set(Fault)
-    assert len({*chosen, *of_the_second_engine}) > len(cases) / 5
+    assert [at for at, _ in chosen] == [*range(1, len(calls) + 1)]
+    assert len({fault for _, fault in chosen}) == len(calls)
+    assert len(sampled(injections(calls[:2]))) == FEWEST
+    assert len({at for at, _ in sampled(injections(calls * 9))}) == MOST
+    together = {(calls[at - 1], fault) for seed in range(100) for at, fault in sampled(cases, seed)}
+    assert together == {(calls[at - 1], fault) for at, fault in cases}
 
 
 def test_random_faults_come_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:

@@ -1,6 +1,7 @@
 """The mutants that are made by hand, and the planted races, fit the current product."""
 
 import ast
+import functools
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from tests.mutations.races import RACES, Race
 from tools.local_aws.server import PROJECT
 
 
+@functools.cache
 def outside_of_functions(text: str) -> str:
     tree = ast.parse(text)
     for node in ast.walk(tree):
@@ -19,11 +21,16 @@ def outside_of_functions(text: str) -> str:
     return ast.dump(tree)
 
 
+@functools.cache
+def dumped(text: str) -> str:
+    return ast.dump(ast.parse(text))
+
+
 @pytest.mark.parametrize("breakage", [*BREAKAGES, *RACES], ids=lambda each: each.what)
 def test_each_breakage_changes_the_body_of_a_function_and_leaves_python(breakage: Breakage | Race) -> None:
     whole = (PROJECT / breakage.path).read_text()
     broken = patched(whole, breakage.what, breakage.old, breakage.new)
-    assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(whole))
+    assert ast.dump(ast.parse(broken)) != dumped(whole)
     assert isinstance(breakage, Race) or outside_of_functions(broken) == outside_of_functions(whole)
 
 

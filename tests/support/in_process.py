@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 from botocore.awsrequest import AWSResponse
+from botocore.hooks import EventAliaser
 from botocore.httpsession import URLLib3Session
+from botocore.regions import EndpointRulesetResolver
 from botocore.signers import RequestSigner
 
 from conditional_writes.testing import Engine
@@ -69,6 +72,10 @@ class _Direct:
             return getattr(self._client, name)(**request)  # It raises what botocore makes of the refusal.
         return json.loads(response.content or "{}")
 
+    def get_waiter(self, _: str) -> Any:
+        """What was made is there at once."""
+        return SimpleNamespace(wait=lambda **_: None)
+
     def get_paginator(self, name: str) -> Any:
         return SimpleNamespace(paginate=lambda **request: self._pages(name, request))
 
@@ -78,6 +85,32 @@ class _Direct:
             after = {"ExclusiveStartKey": page["LastEvaluatedKey"]} if page["LastEvaluatedKey"] else {}
             page = getattr(self, name)(**request, **after)
             yield page
+
+
+@contextlib.contextmanager
+def _found_out_once() -> Iterator[None]:
+    """What botocore finds out anew for each request: a client's address, and an event's other name. Each takes 5 %."""
+    resolve, alias = EndpointRulesetResolver.construct_endpoint, EventAliaser._alias_event_name
+    addresses, names = WeakKeyDictionary[Any, Any](), dict[str, str]()
+
+    def resolve_once(resolver: Any, **given: Any) -> Any:
+        if resolver not in addresses:
+            address = resolve(resolver, **given)
+            if address.url != IN_PROCESS.url:
+                return address
+            addresses[resolver] = address
+        return addresses[resolver]
+
+    def alias_once(aliaser: Any, name: str) -> str:
+        if name not in names:
+            names[name] = alias(aliaser, name)
+        return names[name]
+
+    with (
+        mock.patch.object(EndpointRulesetResolver, "construct_endpoint", resolve_once),
+        mock.patch.object(EventAliaser, "_alias_event_name", alias_once),
+    ):
+        yield
 
 
 @contextlib.contextmanager
@@ -104,4 +137,5 @@ def answered_by(aws: Aws) -> Iterator[Endpoint]:
             patched.enter_context(mock.patch.object(module, "shared_client", shared))
         patched.enter_context(mock.patch.object(URLLib3Session, "send", send_or_answer))
         patched.enter_context(mock.patch.object(RequestSigner, "sign", sign_or_not))
+        patched.enter_context(_found_out_once())
         yield IN_PROCESS

@@ -65,7 +65,7 @@ def test_whatever_nights_are_left_out_or_come_twice_a_journal_of_thirty_days_ago
         assert not last.is_whole_due(day), "it was just replayed"
 
 
-@pytest.mark.parametrize("every_days", [1, 3, 10])
+@pytest.mark.parametrize("every_days", [1, 10])
 @pytest.mark.parametrize("added", ["at once", "bit by bit"])
 def test_each_night_has_its_share_of_the_accounts_however_many_days_are_between(every_days: int, added: str) -> None:
     """At once: as an event with `"whole": true` does, too."""

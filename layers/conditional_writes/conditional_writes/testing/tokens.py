@@ -135,9 +135,9 @@ def shown(path: Path) -> str:
 
 def check_apart(kind: str, paths: list[Path]) -> None:
     """Raises Refused if one path is a part of another, or takes a list for a map. Their names are resolved."""
-    if len(paths) < 2:
-        return
-    if len({path[0] for path in paths}) == len(paths):
+    steps = {(path[:at], type(path[at])) for path in paths for at in range(len(path))}
+    around = {before for before, _ in steps}
+    if len({*paths}) == len(paths) and len(around) == len(steps) and around.isdisjoint(paths):
         return
     for number, second in enumerate(paths):
         for first in paths[:number]:
