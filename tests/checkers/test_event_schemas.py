@@ -17,7 +17,6 @@ from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core import outcome_events
 from ledger.core.accounts import timestamp
 from ledger.core.journal import JournalEntry, entry_item, outcome_of
-from ledger.core.money import normalized
 from ledger.core.outcome_events import OutcomeEvent, outcome_event, refusal_event
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.reversals import Reversal
@@ -25,6 +24,7 @@ from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.core.transaction_types.legs import MOST_LEGS
+from ledger.core.values import normalized
 from tests.checkers import outcomes
 from tests.checkers.event_schemas import problems, schema, strict, violations
 from tests.support import samples

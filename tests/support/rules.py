@@ -11,10 +11,10 @@ from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
 from ledger.core.limits import Exceeded
-from ledger.core.money import EXACT
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.core.values import EXACT
 from tests.support.samples import NOW, entry_of
 
 

@@ -12,11 +12,11 @@ from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.interest import MILLISECONDS_PER_YEAR, Interest
 from ledger.core.journal import JournalEntry, Outcome
-from ledger.core.money import decimal_places
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
+from ledger.core.values import decimal_places
 from tests.support.samples import (
     ALICE,
     BOB,

@@ -35,10 +35,9 @@ from conditional_writes.upserts.erasing import erase_up_to
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES
 from conditional_writes.upserts.reshape import bytes_in_the_end
 from conditional_writes.upserts.tidying import clock_bytes, removed_bytes, tidied
-from ledger.core.decoding import version
 from ledger.core.journal import Outcome
-from ledger.core.money import format_decimal, normalized
 from ledger.core.transaction_types.transaction import Transaction
+from ledger.core.values import format_decimal, normalized, version
 from tests.support.samples import ALICE, CLOSED
 from tests.unit.stubs import Stubbed
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.core.accounts import timestamp
-from ledger.core.money import WIDE
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.values import WIDE
 from tests.checkers.books import Books, violations
 from tests.checkers.interest_oracle import Interest
 from tests.support.replaying import Ledger as Replayed

@@ -12,8 +12,8 @@ import pytest
 
 from conditional_writes import EXACT as DYNAMODB_EXACT
 from conditional_writes.core.own_attributes import PREFIX
-from ledger.core.money import EXACT
 from ledger.core.profile_messages import RESERVED_PREFIX
+from ledger.core.values import EXACT
 from tools.local_aws.server import PROJECT
 
 LIBRARIES = {name: PROJECT / "layers" / name / name for name in ("conditional_writes", "workers", "ledger")}

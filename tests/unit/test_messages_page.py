@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.money import format_decimal
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import RejectionReason
 from ledger.core.transaction_types import ChargeInterest, ExpireHold, Hold, decode
 from ledger.core.transaction_types.base import Context
+from ledger.core.values import format_decimal
 from ledger.hold_expiry import expire
 from ledger.overdraft_interest import charge
 from tests.checkers.books import Books

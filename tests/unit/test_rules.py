@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.interest import Interest
-from ledger.core.money import normalized
 from ledger.core.rules import (
     Decision,
     RejectionReason,
@@ -21,6 +20,7 @@ from ledger.core.rules import (
     moved_whatever_the_limit,
     too_much_for,
 )
+from ledger.core.values import normalized
 from tests.support.numbers import exact_numbers
 from tests.support.rules import fits_dynamodb
 from tests.support.samples import ALICE, BOB, alice, bob

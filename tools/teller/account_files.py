@@ -18,11 +18,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ledger.core.decoding import MAXIMUM_BODY_BYTES, sentence_of
-from ledger.core.money import WIDE
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode_from
 from ledger.core.transaction_types.base import Context, Door
 from ledger.core.transaction_types.import_account import ImportAccount
+from ledger.core.values import WIDE
 from tools.teller.message_files import NOT_FOR_SQS, Checked, FileMessage, add_problem
 from tools.teller.message_queues import MessageQueue
 

@@ -14,8 +14,8 @@ import msgspec
 from conditional_writes.core.prepared import read_body
 from ledger.core.accounts import account_from_item
 from ledger.core.journal import FORMAT
-from ledger.core.money import format_decimal
 from ledger.core.transaction_types import HISTORIC
+from ledger.core.values import format_decimal
 
 DECIMAL_PLACES = 10
 WHOLE_DIGITS = 38 - DECIMAL_PLACES

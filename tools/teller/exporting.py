@@ -20,7 +20,7 @@ import msgspec
 import typer
 
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, timestamp
-from ledger.core.money import WIDE, format_decimal
+from ledger.core.values import WIDE, format_decimal
 from tools.teller.deployment import Deployment
 from tools.teller.export_rows import COLUMNS, account_rows, entry_rows, types_of
 from tools.teller.failures import Failure, WrongUse

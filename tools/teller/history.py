@@ -26,11 +26,11 @@ from msgspec.structs import replace
 from ledger.core.accounts import time_of, timestamp
 from ledger.core.decoding import TELLERS_OWN, check_id, sentence_of
 from ledger.core.journal import FORMAT, JournalEntry, Outcome, Sender, Sent, seal_of
-from ledger.core.money import EXACT, format_decimal, is_json_number, normalized
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import RULES, Status
 from ledger.core.transaction_types.historic_transaction import HistoricTransaction
 from ledger.core.transaction_types.import_account import History
+from ledger.core.values import EXACT, format_decimal, is_json_number, normalized
 from tools.teller.account_files import NotReadable, is_csv, message_of, rows
 from tools.teller.failures import Failure
 from tools.teller.message_files import MOST_SENTENCES

@@ -19,9 +19,9 @@ from conditional_writes.core.packing import packed
 from conditional_writes.core.reading import MAXIMUM_KEYS, read
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import JournalEntry, entry_from_item
-from ledger.core.money import WIDE, format_decimal, is_json_number
 from ledger.core.rules import Status
 from ledger.core.transaction_types.import_account import ImportAccount
+from ledger.core.values import WIDE, format_decimal, is_json_number
 from ledger.tables import LedgerTables
 from tools.teller.account_files import (
     CheckedAccounts,

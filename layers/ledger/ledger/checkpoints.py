@@ -21,9 +21,9 @@ from conditional_writes import Deadline, Item, Put, key, read
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.reading import projection, read_one, read_page
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.decoding import attribute, version
 from ledger.core.mismatches import quoted_id
 from ledger.core.totals import CHARACTERS, HashTree, Turnovers, hash_of, hash_of_values
+from ledger.core.values import attribute, version
 from ledger.unconditional_writes import write_all
 
 if TYPE_CHECKING:

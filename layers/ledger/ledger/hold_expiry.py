@@ -7,11 +7,11 @@ from typing import Any
 
 from conditional_writes import Item
 from conditional_writes.core.items import to_dynamodb
-from ledger.core.decoding import attribute
 from ledger.core.holds import MOST_OPEN_HOLDS, holds_from_item
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.expire_hold import ExpireHold
+from ledger.core.values import attribute
 from ledger.sending_job import SkippedAccount
 
 WITH_HOLDS: dict[str, Any] = {

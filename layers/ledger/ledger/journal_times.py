@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from ledger.core.accounts import Account, time_of
-from ledger.core.decoding import version
+from ledger.core.values import version
 from ledger.table_reading import JournalVersions
 
 

@@ -15,8 +15,8 @@ from conditional_writes import Deadline, Item, read
 from ledger.account_reading import Answer, account_in, entry_in
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry, entry_to_json
-from ledger.core.money import sum_of
 from ledger.core.pools import Pool, shard_id
+from ledger.core.values import sum_of
 from ledger.journal_times import Boundary, boundary
 from ledger.table_reading import MOST_TABLE_PAGES, JournalVersions
 from ledger.tables import LedgerTables

@@ -22,12 +22,12 @@ from conditional_writes.core.items import item_bytes
 from conditional_writes.core.reading import read_one
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.decoding import version
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.mismatches import MOST_MISMATCHES, Mismatch, quoted_id
 from ledger.core.replay import Needs, Replay
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.totals import SUMS, HashTree, ReversalSum, Turnover, Turnovers, number_of
+from ledger.core.values import version
 from ledger.table_reading import AWS_ERRORS, MOST_TABLE_PAGES, IndexIsLate, JournalSurroundings, JournalVersions
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables
 from workers.parallel import in_parallel

@@ -29,7 +29,6 @@ from ledger.core.holds import OpenHold
 from ledger.core.interest import Interest
 from ledger.core.journal import EntryId, JournalEntry, entry_to_json
 from ledger.core.limits import AccountLimit
-from ledger.core.money import format_decimal, sum_of
 from ledger.core.pools import LOWEST_LIMIT, Pool, on_shard, shards_of
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
@@ -42,6 +41,7 @@ from ledger.core.read_requests import (
 )
 from ledger.core.refusal_record import refusal_from_item
 from ledger.core.reversals import reversed_from_item
+from ledger.core.values import format_decimal, sum_of
 from ledger.journal_times import Boundary, boundary
 from ledger.pool_reading import PoolEntries, from_the_first_of, page_of, read_shards, summed
 from ledger.table_reading import MOST_TABLE_PAGES, JournalVersions

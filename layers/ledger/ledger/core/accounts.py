@@ -9,12 +9,11 @@ from typing import Any, Self
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ledger.core.decoding import attribute, version
 from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, total
 from ledger.core.interest import Interest, interest_from_item, interest_item
 from ledger.core.limits import AccountLimit, Limits, Of, in_period, limits_from_item, limits_item
-from ledger.core.money import WIDE, format_decimal
 from ledger.core.pools import Pool
+from ledger.core.values import WIDE, attribute, format_decimal, version
 
 CLOCK_SKEW = timedelta(seconds=5)
 """The largest difference between two workers' clocks. A time that is further ahead is a mistake.

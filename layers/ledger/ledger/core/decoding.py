@@ -1,4 +1,4 @@
-"""Decodes what comes from outside: JSON bodies, and the attributes of items, which others may write, too.
+"""Decodes JSON bodies, which come from outside.
 
 The sentence for what is invalid names the field, and what was expected. Why msgspec: docs/decisions/msgspec.md.
 """
@@ -6,9 +6,8 @@ The sentence for what is invalid names the field, and what was expected. Why msg
 import functools
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
@@ -82,23 +81,6 @@ def check_time(field: str, time: datetime | None) -> None:
             time.astimezone(UTC)
     except OverflowError:
         raise InvalidMessage(f"{field}: expected a time between the years 1 and 9999 in UTC") from None
-
-
-def attribute[Value](item: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
-    """The attribute, of this type. Raises KeyError and TypeError."""
-    value = item[name]
-    if not isinstance(value, kind):
-        raise TypeError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
-    return value
-
-
-def version(item: Mapping[str, Any], name: str) -> int:
-    """The attribute, a whole number of 0 or more. Raises KeyError, TypeError and ValueError."""
-    number = item[name] if isinstance(item[name], int) else attribute(item, name, Decimal)
-    whole = int(number)
-    if whole != number or whole < 0 or isinstance(number, bool):
-        raise ValueError(f"{name}: expected a whole number, got {number}")
-    return whole
 
 
 _EXPECTATIONS = {

@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ledger.core.decoding import attribute
-from ledger.core.money import EXACT, WIDE, sum_of
+from ledger.core.values import EXACT, WIDE, attribute, sum_of
 
 MOST_OPEN_HOLDS = 20
 """Of one account. They are on the account's item, and each KB of it costs 2 write units more in each commit:

@@ -14,8 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ledger.core.decoding import attribute
-from ledger.core.money import WIDE, format_decimal
+from ledger.core.values import WIDE, attribute, format_decimal
 
 MILLISECONDS_PER_YEAR = Decimal(365 * 24 * 60 * 60 * 1000)
 """In a leap year, too."""

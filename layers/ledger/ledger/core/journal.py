@@ -23,12 +23,12 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ledger.core.accounts import Account
-from ledger.core.decoding import OTHER_SIDE, attribute, version
+from ledger.core.decoding import OTHER_SIDE
 from ledger.core.limits import Exceeded, exceeded_from_item
-from ledger.core.money import format_decimal
 from ledger.core.pools import on_shard
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision
+from ledger.core.values import attribute, format_decimal, version
 
 FORMAT = 2
 """Of the entries that this release writes and reads. It changes when an earlier release would misread an entry."""

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from ledger.core.decoding import attribute, sentence_of
-from ledger.core.money import EXACT, WIDE, exact
+from ledger.core.decoding import sentence_of
+from ledger.core.values import EXACT, WIDE, attribute, exact
 
 MOST_LIMITS = 5
 """Of one account. They are on its item, and each KB of that costs 2 write units more in each commit."""

@@ -15,7 +15,7 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import MOST_ID_CHARACTERS, sentence_of
 from ledger.core.holds import Holds, OpenHold
 from ledger.core.limits import Limits
-from ledger.core.money import WIDE
+from ledger.core.values import WIDE
 
 MOST_MISMATCHES = 100
 """Of one account. Further ones aren't looked for."""

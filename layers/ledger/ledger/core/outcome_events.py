@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from ledger.core.accounts import time_of, timestamp
-from ledger.core.decoding import MOST_ID_CHARACTERS, OTHER_SIDE, attribute
+from ledger.core.decoding import MOST_ID_CHARACTERS, OTHER_SIDE
 from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json, ids_in_legs
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.core.transaction_types.legs import MOST_LEGS
+from ledger.core.values import attribute
 
 SOURCE = "teller"
 SCHEMA_VERSION = 1

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 
 from ledger.core.decoding import Id, Time, check_names, check_time, decode_json
-from ledger.core.money import exact
 from ledger.core.reason_codes import InvalidMessage
+from ledger.core.values import exact
 
 MAXIMUM_NAMES = 100
 """Of one message's entries and removals: one request takes them all if the path is short."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ledger.core.decoding import attribute
 from ledger.core.journal import EntryId
+from ledger.core.values import attribute
 
 
 class RefusalRecord(Struct, frozen=True):

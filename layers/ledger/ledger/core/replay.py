@@ -21,7 +21,6 @@ from ledger.core.accounts import CLOCK_SKEW, Account, AccountStatus, time_of
 from ledger.core.decoding import MOST_ID_CHARACTERS
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, seal_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
-from ledger.core.money import WIDE
 from ledger.core.pools import opened_shard, pool_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
@@ -31,6 +30,7 @@ from ledger.core.transaction_types import RULE_SETS, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 from ledger.core.transaction_types.import_account import ImportAccount
+from ledger.core.values import WIDE
 
 
 class Surroundings(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ledger.core.decoding import attribute, version
+from ledger.core.values import attribute, version
 
 
 class Reversal(Struct, frozen=True):

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.limits import Exceeded, first_exceeded
-from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reversals import Reversal
+from ledger.core.values import EXACT, WIDE, normalized
 
 RULES = 1
 """The number of the rule set that decides now. Each journal entry has that of the one that decided it."""

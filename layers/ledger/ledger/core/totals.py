@@ -24,9 +24,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ledger.core.journal import JournalEntry
-from ledger.core.money import WIDE, format_decimal
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types import HISTORIC
+from ledger.core.values import WIDE, format_decimal
 
 MOST_CURRENCIES = 200
 """In a report. Accounts of further ones are left out of it."""

@@ -8,7 +8,6 @@ import msgspec
 
 from ledger.core.decoding import SHARD, TELLERS_OWN, check_id, check_ids, check_names, check_times, decode_json
 from ledger.core.limits import NAME_PATTERN
-from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
 from ledger.core.rules import RULES
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, Door, TransactionMessage
@@ -30,6 +29,7 @@ from ledger.core.transaction_types.set_shards import SetShards
 from ledger.core.transaction_types.transaction import Transaction
 from ledger.core.transaction_types.transfer import Transfer
 from ledger.core.transaction_types.void_hold import VoidHold
+from ledger.core.values import is_json_number
 
 TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "open_account": OpenAccount,

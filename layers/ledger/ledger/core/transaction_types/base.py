@@ -17,11 +17,11 @@ from ledger.core.currencies import MINOR_UNITS
 from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.limits import Limits, Of, counted
-from ledger.core.money import decimal_places, exact, format_decimal
 from ledger.core.pools import NUMBERS_OF_SHARDS, Pool, on_shard, shards_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed
 from ledger.core.rules import Decision, StandIn, common_rejection
+from ledger.core.values import decimal_places, exact, format_decimal
 
 CURRENCY_PATTERN = r"^[A-Z]{3}\Z"
 Currency = Annotated[str, msgspec.Meta(pattern=CURRENCY_PATTERN)]

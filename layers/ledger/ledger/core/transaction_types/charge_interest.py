@@ -12,7 +12,6 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import TELLERS_OWN, Id, Time
 from ledger.core.interest import Interest
 from ledger.core.journal import Outcome
-from ledger.core.money import normalized
 from ledger.core.rules import (
     Decision,
     RejectionReason,
@@ -25,6 +24,7 @@ from ledger.core.rules import (
     too_much_for,
 )
 from ledger.core.transaction_types.base import AccountMessage, Context, Door, plain_stand_in
+from ledger.core.values import normalized
 
 
 class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):

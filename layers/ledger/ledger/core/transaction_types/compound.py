@@ -9,10 +9,10 @@ from typing import Self, override
 from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
-from ledger.core.money import format_decimal, sum_of
 from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
 from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
 from ledger.core.transaction_types.legs import Legs, check_decimals_of_legs, checked_legs, field_of_leg, legs_on_shards
+from ledger.core.values import format_decimal, sum_of
 
 
 class Compound(TransactionMessage, frozen=True, tag="compound"):

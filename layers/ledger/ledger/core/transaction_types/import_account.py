@@ -14,11 +14,11 @@ from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decoding import Id, Time
 from ledger.core.holds import MOST_OPEN_HOLDS, Holds, OpenHold, expiry, fit, total
 from ledger.core.journal import Outcome
-from ledger.core.money import exact
 from ledger.core.reason_codes import InvalidMessage, UnknownAccount
 from ledger.core.rules import Decision, StandIn, Status, all_rejected, forced
 from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
 from ledger.core.transaction_types.open_account import Opening
+from ledger.core.values import exact
 
 Reference = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 

@@ -9,9 +9,9 @@ import msgspec
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
-from ledger.core.money import exact
 from ledger.core.pools import on_shard
 from ledger.core.transaction_types.base import NumberRange, check_decimals
+from ledger.core.values import exact
 
 MOST_LEGS = 20
 """Each has an entry and an account in the commit, of whose 100 items a `compound` takes 40 at most."""

@@ -14,7 +14,6 @@ from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
 from ledger.core.journal import Outcome
 from ledger.core.limits import Limits, Of, counted
-from ledger.core.money import WIDE, decimal_places, exact, format_decimal, sum_of
 from ledger.core.rules import (
     Decision,
     RejectionReason,
@@ -36,6 +35,7 @@ from ledger.core.transaction_types.legs import (
     field_of_leg,
     legs_on_shards,
 )
+from ledger.core.values import WIDE, decimal_places, exact, format_decimal, sum_of
 
 
 class PostHold(HoldResolution, frozen=True, tag="post_hold"):

@@ -13,12 +13,12 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.limits import Limits, Of, given_back
-from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.pools import Pool, home_number, on_shard
 from ledger.core.reason_codes import InvalidMessage, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
+from ledger.core.values import EXACT, WIDE, normalized
 
 
 class Reverse(AccountMessage, frozen=True, tag="reverse"):

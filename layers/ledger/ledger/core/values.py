@@ -1,9 +1,13 @@
-"""Money: exact decimals, in the range of DynamoDB's numbers. Nothing is ever rounded in silence."""
+"""The values of items: exact decimals, in the range of DynamoDB's numbers, and attributes of their types.
+
+Nothing is ever rounded in silence. Other programs may write any attribute.
+"""
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
+from typing import Any
 
 EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Underflow])
 """Arithmetic with DynamoDB's numbers: 38 digits, 1E-130 to 9.9E+125. An inexact result raises.
@@ -70,3 +74,22 @@ def format_decimal(number: Decimal) -> str:
     if number.is_finite() and "E" not in text and ("." not in text or text[-1] != "0") and text != "-0":
         return text  # most numbers are spelled so already
     return format(WIDE.normalize(number) if number else Decimal(0), "f")
+
+
+def attribute[Value](item: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
+    """The attribute, of this type. Raises KeyError and TypeError."""
+    value = item[name]
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def version(item: Mapping[str, Any], name: str) -> int:
+    """The attribute, a whole number of 0 or more. Raises KeyError, TypeError and ValueError."""
+    number = item[name]
+    if not isinstance(number, int | Decimal):
+        raise TypeError(f"{name}: expected Decimal, got {type(number).__name__}")
+    whole = int(number)
+    if whole != number or whole < 0 or isinstance(number, bool):
+        raise ValueError(f"{name}: expected a whole number, got {number}")
+    return whole
