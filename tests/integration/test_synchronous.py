@@ -1,6 +1,7 @@
 """`post_transactions` answers with what the journal has, or says that nothing was tried, or that it doesn't know."""
 
 import io
+import itertools
 import json
 import re
 import time
@@ -166,14 +167,12 @@ UNCHECKED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("dry_run", [False, True], ids=["", "dry run"])
-@pytest.mark.parametrize("authorizer", UNCHECKED.values(), ids=UNCHECKED)
-def test_an_event_of_a_url_without_a_checked_caller_is_refused(
-    ledger: Ledger, with_url: ModuleType, authorizer: Any, *, dry_run: bool
-) -> None:
-    body = json.dumps({"transactions": [PAYMENT], "dry_run": dry_run})
+def test_an_event_of_a_url_without_a_checked_caller_is_refused(ledger: Ledger, with_url: ModuleType) -> None:
     reason = "requestContext: expected the caller's id, as a URL of the type AWS_IAM has it"
-    assert by_url(with_url, body, authorizer) == (400, {"error": {"code": "INVALID_REQUEST", "reason": reason}})
+    refused = (400, {"error": {"code": "INVALID_REQUEST", "reason": reason}})
+    for (what, authorizer), dry_run in itertools.product(UNCHECKED.items(), (False, True)):
+        body = json.dumps({"transactions": [PAYMENT], "dry_run": dry_run})
+        assert by_url(with_url, body, authorizer) == refused, what
     assert ledger.account("a").version == 1
 
 
@@ -299,22 +298,22 @@ def test_in_a_line_that_is_too_long_a_call_is_busy_and_a_quiet_accounts_is_poste
     assert ledger.account("a").version == 1
 
 
-@pytest.mark.parametrize(
-    ("event", "reason"),
-    [
-        ({}, "body: object missing required field `transactions`"),
-        ({"transactions": []}, "transactions: expected `array` of length >= 1"),
-        ({"transactions": [PAYMENT] * 101}, "transactions: expected `array` of length <= 100"),
-        ({"transactions": [PAYMENT], "dry": True}, "body: object contains unknown field `dry`"),
-        ({"transactions": [PAYMENT | {"amount": 1234567890.1234567}]}, "transactions[0].amount: expected a number"),
-        ({"transactions": [PAYMENT | {"amount": -562949953421312.01}]}, "transactions[0].amount: expected a number"),
-        ({"transactions": [PAYMENT | {"metadata": nested(100_000)}]}, "body: expected JSON; it is nested too deeply"),
-        ("text", "body: expected `object`, got `str`"),
-    ],
-)
-def test_a_request_that_is_none_is_refused_with_a_sentence(function: ModuleType, event: Any, reason: str) -> None:
-    error = invoke(function, event)["error"]
-    assert (error["code"], error["reason"][: len(reason)]) == ("INVALID_REQUEST", reason)
+NO_REQUESTS: list[tuple[Any, str]] = [
+    ({}, "body: object missing required field `transactions`"),
+    ({"transactions": []}, "transactions: expected `array` of length >= 1"),
+    ({"transactions": [PAYMENT] * 101}, "transactions: expected `array` of length <= 100"),
+    ({"transactions": [PAYMENT], "dry": True}, "body: object contains unknown field `dry`"),
+    ({"transactions": [PAYMENT | {"amount": 1234567890.1234567}]}, "transactions[0].amount: expected a number"),
+    ({"transactions": [PAYMENT | {"amount": -562949953421312.01}]}, "transactions[0].amount: expected a number"),
+    ({"transactions": [PAYMENT | {"metadata": nested(100_000)}]}, "body: expected JSON; it is nested too deeply"),
+    ("text", "body: expected `object`, got `str`"),
+]
+
+
+def test_a_request_that_is_none_is_refused_with_a_sentence(function: ModuleType) -> None:
+    for event, reason in NO_REQUESTS:
+        error = invoke(function, event)["error"]
+        assert (error["code"], error["reason"][: len(reason)]) == ("INVALID_REQUEST", reason)
 
 
 def test_the_pages_code_posts(ledger: Ledger, function: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
