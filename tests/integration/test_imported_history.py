@@ -19,7 +19,7 @@ from moto import mock_aws
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.currencies import MINOR_UNITS
-from ledger.core.journal import entry_from_item, entry_item
+from ledger.core.journal import entry_from_item, entry_item, seal_of
 from ledger.core.republish_requests import RepublishAccount, republish_event
 from tests.support.bodies import payment, reverse
 from tests.support.deployed import until
@@ -217,6 +217,23 @@ def test_the_page_has_files_that_are_right(tmp_path: Path) -> None:
     [totals] = re.findall(r"--totals (\S+) --dry-run", page)
     sums = {currency: Decimal(total) for currency, total in re.findall(r"(\w+)=([-.\d]+)", totals)}
     assert checked(tmp_path / "made" / "accounts.jsonl", MINOR_UNITS.get).totals == sums
+
+
+def test_any_texts_are_sealed_as_the_library_seals_them(tmp_path: Path) -> None:
+    """Names of metadata in no order, quotes, escapes, and characters beyond ASCII."""
+    accounts = 'account_id,currency,balance,source_reference,as_of\n"ä""b",EUR,3,1,2025-12-31T23:00:00Z\n'
+    texts = ["", '"\\ ""é"" \x7f \u2028",', ',"{""z"": ""\\u0007\\"""", ""é"": ""1"", ""A"": """"}"']
+    rows = [f'"ä""b",t ✓{number},1e0,2025-01-01T00:00:00Z,,{text or ","}' for number, text in enumerate(texts)]
+    made(tmp_path, accounts, "\n".join([HEADER, *rows, ""]))
+    [path] = (tmp_path / "made" / "journal").iterdir()
+    seal = ""
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        item = from_dynamodb(json.loads(line)["Item"])
+        entry = entry_from_item(item)
+        assert entry_item(entry) == item
+        seal = seal_of(seal, entry)
+        assert entry.seal == seal
+    assert entry.request["metadata"] == {"z": '\x07"', "é": "1", "A": ""}
 
 
 def test_all_digits_are_kept(tmp_path: Path) -> None:

@@ -335,7 +335,12 @@ def seal_of(before: str, entry: JournalEntry) -> str:
 
     Raises as `canonical_form`.
     """
-    digest = hashlib.sha256(before.encode() + canonical_form(entry)).digest()
+    return seal_of_form(before, canonical_form(entry))
+
+
+def seal_of_form(before: str, form: bytes) -> str:
+    """The seal of the entry with this canonical form."""
+    digest = hashlib.sha256(before.encode() + form).digest()
     return base64.urlsafe_b64encode(digest)[:43].decode()
 
 
