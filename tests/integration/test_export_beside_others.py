@@ -43,7 +43,7 @@ def test_an_export_beside_others_is_complete_up_to_its_time(
     assert manifest["rows"]["journal"] == len(before.entries) < len(after.entries) - 40
     with connect() as database:
         columns = "account_id, account_version, transaction_id, amount, balance_after, seal"
-        rows = database.execute(f"SELECT {columns} FROM read_parquet('{tmp_path}/journal/*/*.parquet')").fetchall()
+        rows = database.execute(f"SELECT {columns} FROM read_parquet('{tmp_path}/journal/*.parquet')").fetchall()
     expected = [
         (e.account_id, e.outcome.account_version, e.transaction_id, f"{e.outcome.amount:f}") for e in before.entries
     ]

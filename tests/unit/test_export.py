@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import duckdb
 import pytest
 from msgspec.structs import replace
 
@@ -115,6 +116,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporting, "SEGMENTS", SEGMENTS)
+        patch.setattr(exporting, "PART_BYTES", 30_000)
         with pytest.raises(Killed):
             export_to(directory, State("a stack", UNTIL, has_csv=True), killed)
         with pytest.raises(Failure, match="of another stack"):
@@ -151,6 +153,15 @@ def test_the_csv_files_have_the_same_rows(exported: Exported) -> None:
     assert {tuple(row[column] for column in columns) for row in found} == of_entries
     assert len(found) == len(of_entries)
     assert any(rejecting for *_, rejecting in of_entries)
+
+
+def test_a_file_has_the_rows_in_the_order_of_their_days(exported: Exported) -> None:
+    files = [*(exported.directory / "journal").iterdir()]
+    assert len(files) > 2 * SEGMENTS
+    with duckdb.connect() as database:
+        for file in files:
+            days = database.execute(f"SELECT day FROM read_parquet('{file}')").fetchall()
+            assert days == sorted(days)
 
 
 def between(exported: Exported, of: Mapping[str, str] = ALL) -> list[JournalEntry]:

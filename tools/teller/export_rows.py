@@ -48,7 +48,17 @@ COLUMNS: dict[str, dict[str, str]] = {
 """By table: its columns and their types. Beside an amount there is a column more, `amount_decimal` of `amount`."""
 
 
-type Row = dict[str, Any]
+def types_of(table: str) -> dict[str, str]:
+    """The types of the columns in SQL."""
+    types: dict[str, str] = {}
+    for name, kind in COLUMNS[table].items():
+        types[name] = _TEXT if kind == _AMOUNT else kind
+        if kind == _AMOUNT:
+            types[f"{name}_decimal"] = f"DECIMAL(38, {DECIMAL_PLACES})"
+    return types
+
+
+type Row = dict[str, Any] | msgspec.Struct
 """The values by column."""
 
 
@@ -136,6 +146,9 @@ _entries = msgspec.json.Decoder(_Entry, strict=False)
 """Not strict: DynamoDB's numbers are texts."""
 _encode = msgspec.json.Encoder().encode
 _NOTHING = ("0", "0")
+_JournalRow, _MetadataRow = (
+    msgspec.defstruct("_Row", list(types_of(table)), gc=False) for table in ("journal", "metadata")
+)
 
 
 def entry_rows(item: bytes) -> Rows:
@@ -146,40 +159,34 @@ def entry_rows(item: bytes) -> Rows:
     request = _plain(entry.request.M)
     named, home = request.get, entry.home_account_id
     account_id, version, posted_at = entry.account_id.S, entry.account_version.N, entry.posted_at.S
-    amount, balance_after = _spelled(entry.amount.N), _spelled(entry.balance_after.N)
-    held_after = _spelled(entry.held_after.N) if entry.held_after else _NOTHING
-    kind = named("type")
-    row = {
-        "day": posted_at[:10],
-        "account_id": account_id,
-        "account_version": version,
-        "posted_at": posted_at,
-        "transaction_id": request["transaction_id"] if home else entry.transaction_id.S,
-        "home_account_id": home.S if home else account_id,
-        "type": kind,
-        "status": entry.status.S,
-        "reason": entry.reason.S if entry.reason else None,
-        "rejecting_account_id": entry.rejecting_account_id.S if entry.rejecting_account_id else None,
-        "currency": entry.currency.S,
-        "amount": amount[0],
-        "amount_decimal": amount[1],
-        "balance_after": balance_after[0],
-        "balance_after_decimal": balance_after[1],
-        "held_after": held_after[0],
-        "held_after_decimal": held_after[1],
-        "occurred_at": named("occurred_at"),
-        "description": named("description"),
-        "source_reference": named("source_reference"),
-        "request": _encode(request).decode(),
-        "sent_by": entry.sent.M.sent_by.S,
-        "sent_at": entry.sent.M.sent_at.S,
-        "seal": entry.seal.S,
-        "rules": entry.rules.N,
-    }
+    kind, day = named("type"), posted_at[:10]
+    row = _JournalRow(
+        day,
+        account_id,
+        version,
+        posted_at,
+        request["transaction_id"] if home else entry.transaction_id.S,
+        home.S if home else account_id,
+        kind,
+        entry.status.S,
+        entry.reason.S if entry.reason else None,
+        entry.rejecting_account_id.S if entry.rejecting_account_id else None,
+        entry.currency.S,
+        *_spelled(entry.amount.N),
+        *_spelled(entry.balance_after.N),
+        *(_spelled(entry.held_after.N) if entry.held_after else _NOTHING),
+        named("occurred_at"),
+        named("description"),
+        named("source_reference"),
+        _encode(request).decode(),
+        entry.sent.M.sent_by.S,
+        entry.sent.M.sent_at.S,
+        entry.seal.S,
+        entry.rules.N,
+    )
     rows: list[tuple[str, Row]] = [("journal", row)]
-    for name, value in (named("metadata") or {}).items():
-        key = {"day": row["day"], "account_id": account_id, "account_version": version}
-        rows.append(("metadata", key | {"name": name, "value": value}))
+    if metadata := named("metadata"):
+        rows += [("metadata", _MetadataRow(day, account_id, version, *item)) for item in metadata.items()]
     return Rows(rows, entry.currency.S, Decimal(0) if kind == HISTORIC else entry.amount.N)
 
 
@@ -205,13 +212,3 @@ def _both(name: str, amount: Decimal) -> dict[str, str | None]:
 def fits(amount: Decimal) -> bool:
     exponent = amount.normalize().as_tuple().exponent if amount else 0
     return int(exponent) >= -DECIMAL_PLACES and amount.adjusted() < WHOLE_DIGITS
-
-
-def types_of(table: str) -> dict[str, str]:
-    """The types of the columns in SQL."""
-    types: dict[str, str] = {}
-    for name, kind in COLUMNS[table].items():
-        types[name] = _TEXT if kind == _AMOUNT else kind
-        if kind == _AMOUNT:
-            types[f"{name}_decimal"] = f"DECIMAL(38, {DECIMAL_PLACES})"
-    return types

@@ -10,11 +10,12 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import msgspec
 import typer
@@ -22,7 +23,7 @@ import typer
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, timestamp
 from ledger.core.values import WIDE, format_decimal
 from tools.teller.deployment import Deployment
-from tools.teller.export_rows import COLUMNS, account_rows, entry_rows, types_of
+from tools.teller.export_rows import COLUMNS, Row, account_rows, entry_rows, types_of
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.operator import Operator, subcommand
 from tools.teller.printed_tables import table
@@ -30,7 +31,9 @@ from tools.teller.progress import progress_bar
 
 SEGMENTS = 64
 """Of each table. After a break those that are whole are kept."""
-PARQUET = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1"
+PART_BYTES = 2**27
+"""Of the rows that DuckDB sorts, in memory, as JSON."""
+PARQUET = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 20480"
 QUERIES = Path(__file__).parent / "queries"
 type Items = Callable[[str, int], Iterator[bytes]]
 """The items of a table, `Accounts` or `Journal`, in a segment of it, as DynamoDB's JSON."""
@@ -174,63 +177,81 @@ def _segments(
 def _export(name: str, directory: Path, state: State, items: Items) -> Segment:
     table, _, number = name.partition("-")
     rows_of = account_rows if table == "accounts" else entry_rows
-    counted, unreadable, inexact = Counter[str](), 0, 0
-    sums: dict[str, Decimal] = defaultdict(Decimal)
-    parts = {table_name: directory / f"{name}.{table_name}.jsonl" for table_name in COLUMNS}
-    files = {table_name: part.open("wb") for table_name, part in parts.items()}
-    encode = msgspec.json.Encoder().encode
-    try:
+    unreadable, inexact, sums = 0, 0, dict[str, Decimal]()
+    with _Parts(directory, name, has_csv=state.has_csv) as parts:
         for item in items(table.title(), int(number)):
             try:
                 rows, currency, amount = rows_of(item)
             except (KeyError, TypeError, ValueError):
                 unreadable += 1
                 continue
-            if table == "journal" and rows[0][1]["posted_at"] >= state.until:
+            if table == "journal" and rows[0][1].posted_at >= state.until:
                 continue
             for table_name, row in rows:
-                line = encode(row)
-                inexact += line.count(b'_decimal":null')
-                files[table_name].write(line + b"\n")
-                counted[table_name] += 1
-            sums[currency] = WIDE.add(sums[currency], amount)
-    finally:
-        for file in files.values():
+                inexact += parts.add(table_name, row).count(b'_decimal":null')
+            sums[currency] = WIDE.add(sums[currency], amount) if currency in sums else amount
+    totals = {currency: format_decimal(total) for currency, total in sums.items()}
+    return Segment(dict(parts.counted), unreadable, inexact, totals)
+
+
+class _Parts(AbstractContextManager["_Parts"]):
+    """A segment's rows by table, as lines of JSON. If they are many, they become a file of Parquet, and of CSV."""
+
+    def __init__(self, directory: Path, name: str, *, has_csv: bool) -> None:
+        self.counted = Counter[str]()
+        self._directory, self._name, self._has_csv = directory, name, has_csv
+        self._encode = msgspec.json.Encoder().encode
+        self._paths = {table_name: directory / f"{name}.{table_name}.jsonl" for table_name in COLUMNS}
+        self._files, self._bytes, self._number = dict[str, BinaryIO](), 0, 0
+        for old in directory.rglob(f"{name}[-.]*"):
+            old.unlink()
+
+    def add(self, table_name: str, row: Row) -> bytes:
+        """Returns the row's line."""
+        line = self._encode(row)
+        if table_name not in self._files:
+            self._files[table_name] = self._paths[table_name].open("wb")
+        self._files[table_name].write(line + b"\n")
+        self.counted[table_name] += 1
+        self._bytes += len(line)
+        if self._bytes > PART_BYTES:
+            self._convert()
+        return line
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._convert()
+        for file in self._files.values():
             file.close()
-    for table_name, part in parts.items():
-        for folder in (directory / table_name, directory / "csv" / table_name):
-            for old in folder.rglob(f"{name}-*"):
-                old.unlink()
-        if counted[table_name]:
-            _convert(part, directory, name, table_name, state.has_csv)
-        part.unlink()
-    return Segment(dict(counted), unreadable, inexact, {key: format_decimal(value) for key, value in sums.items()})
+
+    def _convert(self) -> None:
+        for table_name, file in self._files.items():
+            file.close()
+            _convert(self._paths[table_name], self._directory, f"{self._name}-{self._number}", self._has_csv)
+            self._paths[table_name].unlink()
+        self._files, self._bytes, self._number = {}, 0, self._number + 1
 
 
-def _convert(part: Path, directory: Path, name: str, table_name: str, has_csv: bool) -> None:
-    """Writes a segment's lines of JSON as Parquet, and as CSV."""
+def _convert(part: Path, directory: Path, name: str, has_csv: bool) -> None:
+    """Writes lines of JSON as Parquet, and as CSV. Rows with a day are in the order of their days: so a query of some
+    days reads only these.
+    """
+    table_name = part.suffixes[-2].removeprefix(".")
     types = types_of(table_name)
     columns = ", ".join(f"'{column}': '{kind}'" for column, kind in types.items())
-    rows = f"FROM read_json($part, format = 'newline_delimited', columns = {{{columns}}})"
-    target, month, by_month = directory / table_name, "", ""
-    target.mkdir(exist_ok=True)
-    if "day" in types:
-        month = ", substr(day, 1, 7) AS month"
-        by_month = f", PARTITION_BY (month), OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{name}-{{i}}'"
-    else:
-        target /= f"{name}-0.parquet"
-    copies = [f"(SELECT *{month} {rows}) TO '{_quoted(target)}' ({PARQUET}{by_month})"]
-    if has_csv:
-        folder = directory / "csv" / table_name
-        folder.mkdir(exist_ok=True, parents=True)
-        copies.append(f"(SELECT * {rows}) TO '{_quoted(folder / f'{name}-0.csv')}' (FORMAT csv)")
-    with _duckdb().connect() as database:
-        database.execute(
-            "SET threads = 1; SET memory_limit = '1GB'; SET preserve_insertion_order = false;"
-            " SET partitioned_write_max_open_files = 200; SET partitioned_write_flush_threshold = 5000"
-        )
-        for copy in copies:
-            database.execute(f"COPY {copy}", {"part": str(part)})
+    ordered = " ORDER BY day, account_id, account_version" if "day" in types else ""
+    rows = f"SELECT * FROM read_json($part, format = 'newline_delimited', columns = {{{columns}}}){ordered}"
+    kinds = {"": ("parquet", PARQUET), **({"csv": ("csv", "FORMAT csv")} if has_csv else {})}
+    for folder, (suffix, kind) in kinds.items():
+        target = directory / folder / table_name / f"{name}.{suffix}"
+        target.parent.mkdir(exist_ok=True, parents=True)
+        _converting().execute(f"COPY ({rows}) TO '{_quoted(target)}' ({kind})", {"part": str(part)})
+
+
+@functools.cache
+def _converting() -> Any:
+    """DuckDB of a process."""
+    return _duckdb().connect(config={"threads": 1, "memory_limit": "1GB"})
 
 
 def _manifest(directory: Path, state: State) -> dict[str, Any]:
@@ -323,9 +344,7 @@ def _rows_of(directory: Path, table_name: str, manifest: dict[str, Any]) -> str:
     types = types_of(table_name)
     if not manifest["rows"][table_name]:
         return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in types.items())} WHERE false"
-    files = _quoted(directory / table_name / ("*/*.parquet" if "day" in types else "*.parquet"))
-    partitions = ", hive_partitioning = true, hive_types = {'month': VARCHAR}" if "day" in types else ""
-    return f"SELECT * FROM read_parquet('{files}'{partitions})"
+    return f"SELECT * FROM read_parquet('{_quoted(directory / table_name)}/*.parquet')"
 
 
 def _quoted(path: Path) -> str:
