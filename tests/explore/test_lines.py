@@ -7,7 +7,7 @@ import pytest
 from conditional_writes import Item
 from tests.explore.bank import LOCKS, NOW, Bank, Opened, at_once
 from tests.explore.scenario import Scenario
-from tests.support.bodies import opening, payment, transfer
+from tests.support.bodies import compound, opening, payment, transfer
 
 SERVED = 40
 MARK: Item = {"ticket_served": SERVED, "contended_until": int(NOW.timestamp() + 8) * 1000}
@@ -38,6 +38,27 @@ SCENARIOS = [
         A,
         payment("p-4", 3, "bob"),
         completes=False,
+    ),
+]
+
+MESH = ("alice", "bob", "carol", "dave", "erin")
+IN_MESH = Opened(
+    *(opening(name) for name in MESH),
+    *(payment("first", 50, name) for name in MESH),
+    then=lambda bank: [bank.change_account(name, **MARK) for name in MESH],
+)
+SCENARIOS += [
+    at_once(
+        "two compounds of five contended accounts commit in a shared turn",
+        IN_MESH,
+        compound("c-1", alice=-10, bob=4, carol=3, dave=2, erin=1),
+        compound("c-2", erin=-10, dave=4, carol=3, bob=2, alice=1),
+    ),
+    at_once(
+        "a shared turn beside a payment in a line",
+        IN_MESH,
+        compound("c-1", alice=-10, bob=4, carol=3, dave=2, erin=1),
+        A,
     ),
 ]
 

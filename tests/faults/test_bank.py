@@ -85,7 +85,7 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
         deliveries = sum(pool.map(work, range(WORKERS)))
 
     books = ledger.books
-    tickets = sum(int(item["last_ticket"]) for item in ledger.items(ledger.locks_table))
+    tickets = sum(int(item.get("last_ticket", 0)) for item in ledger.items(ledger.locks_table))
     injected = sum((fault.injected for fault in faults), Counter())
     say(
         f"{len(sent):,} transfers and {len(duplicates):,} duplicates, {deliveries:,} deliveries,"

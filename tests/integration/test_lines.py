@@ -234,6 +234,60 @@ def test_a_transfer_between_two_contended_accounts_waits_in_one_line_the_same_fo
     assert "ticket_served" not in ledger.account_item("bob")
 
 
+MESH = ("alice", "bob", "carol", "dave", "erin")
+IN_SHARED_TURN = ["GetItem", TICKET, "GetItem", READ, COMMIT]
+
+
+def circle(name: str) -> list[Body]:
+    pairs = itertools.pairwise((*MESH, "alice"))
+    return [transfer(f"{name}-{payer}", 1, payer, payee) for payer, payee in pairs]
+
+
+def open_mesh(ledger: Ledger) -> None:
+    ledger.post(*openings(*MESH[2:], limit=-100))
+    for name in MESH:
+        ledger.set_line(name)
+
+
+def test_the_groups_of_a_mesh_share_a_turn_which_ends_with_their_last_commit(ledger: Ledger) -> None:
+    open_mesh(ledger)
+    ledger.post(*openings("frank", "grace"))
+    for name in ("frank", "grace"):
+        ledger.set_line(name)
+    assert ledger.requests_of(*circle("1")) == [READ, *IN_SHARED_TURN]
+    with mock.patch("ledger.batch_poster.in_parallel", lambda call, groups: list(map(call, groups))):
+        assert ledger.requests_of(*circle("2"), transfer("2", 1, "frank", "grace")) == [
+            *(READ, *IN_SHARED_TURN),
+            *(READ, COMMIT),
+        ]
+    records = ledger.records()
+    assert records["lines served"]["ticket_served"] == records["lines"]["last_ticket"] == 2
+    assert records["lines served"]["expires_at"] == records["lines"]["expires_at"] == START + RECORD_SECONDS
+
+
+def test_if_nothing_is_left_to_write_the_shared_turn_is_given_up(ledger: Ledger) -> None:
+    open_mesh(ledger)
+    ledger.requests_of(*circle("1"))
+    assert ledger.requests_of(*circle("1")) == [READ, *IN_SHARED_TURN, TICKET]
+    assert ledger.records()["lines served"]["ticket_served"] == 2
+
+
+def test_a_commit_in_a_shared_turn_that_is_late_doesnt_set_the_line_back(ledger: Ledger) -> None:
+    open_mesh(ledger)
+    served = {"lock_key": "lines served", "ticket_served": 9}
+    ledger.before["TransactWriteItems"] = iter([lambda: ledger.put(ledger.locks_table, served)])
+    assert ledger.requests_of(*circle("1")) == [READ, *IN_SHARED_TURN, COMMIT, TICKET]
+    assert ledger.records()["lines served"]["ticket_served"] == 9
+
+
+def test_a_shared_line_without_the_record_of_its_turns_goes_on(ledger: Ledger) -> None:
+    """DynamoDB's TTL has removed it, or it is of a release before there was one."""
+    open_mesh(ledger)
+    ledger.put(ledger.locks_table, {"lock_key": "lines", "last_ticket": 5_000, "ticket_served": 4_999})
+    ledger.requests_of(*circle("1"))
+    assert ledger.records()["lines served"]["ticket_served"] == 5_001
+
+
 def test_after_a_wait_the_other_accounts_of_the_group_are_read_again(ledger: Ledger) -> None:
     ledger.set_line()
     ledger.set_last_ticket(1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct, field
 
-from conditional_writes import Deadline, Item, Key, Observed, Stopped, Written, read, write
+from conditional_writes import Deadline, Item, Key, Observed, Stopped, Write, Written, read, write
 from conditional_writes.core.reading import MAXIMUM_KEYS, read_once
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item
 from ledger.core.pools import NUMBERS_OF_SHARDS, Pool
@@ -133,11 +133,13 @@ class BatchPoster(Struct):
     def _post_in_turn(self, groups: "Sequence[_Group]", deadline: Deadline) -> None:
         """Posts groups with many contended accounts: in one turn of the shared line, and from what is read in it."""
         try:
-            turn = self.lines.wait_for_shared_turn(deadline)
+            ticket = self.lines.wait_for_shared_turn(deadline)
+            turn = _SharedTurn(ticket, list(groups))
             in_parallel(lambda group: group.post_in_turn(turn), groups)
-            if turn:
-                groups[0].note_wait(turn)
-                self.lines.leave(self.lines.shared_key, turn, deadline)
+            if ticket:
+                groups[0].note_wait(ticket)
+                if not turn.has_ended:
+                    self.lines.leave_shared_turn(ticket, deadline)
         except Exception as error:  # noqa: BLE001 (AWS's trouble is these groups' alone)
             for group in groups:
                 group.give(disposition_of(error))
@@ -208,13 +210,24 @@ class BatchPoster(Struct):
                     yield entry_from_item(item)
 
 
-class _Group(Struct):
+class _SharedTurn(Struct):
+    """A turn of the shared line. It `has_ended` if the last commit of its last group was the end of it, too.
+
+    `groups` are those at work. If the turn couldn't be had, there is no `ticket`.
+    """
+
+    ticket: Ticket | None
+    groups: list["_Group"]
+    has_ended: bool = False
+
+
+class _Group(Struct, eq=False):
     """The messages of one group, which are committed in order, as many at a time as fit into one DynamoDB transaction.
 
     `keys` are those of the group's items, and `items` has them as they were last seen. `batches` are the messages that
     aren't committed yet, the next ones last. `tickets` has those that no commit has served yet, by account. `conflicts`
     counts refused commits, `losses` those that lost an account, by account. If the group `needs_shared_turn`, its
-    messages wait for that. The group `is_in_turn` afterwards, with the `turn`, or without one if it couldn't be had.
+    messages wait for that. Afterwards it has the `turn`.
     """
 
     poster: BatchPoster
@@ -224,8 +237,7 @@ class _Group(Struct):
     items: dict[Key, Item | None] = {}
     batches: list[Sequence[QueuedTransaction]] = []
     needs_shared_turn: bool = False
-    is_in_turn: bool = False
-    turn: Ticket | None = None
+    turn: _SharedTurn | None = None
     tickets: dict[Key, Ticket] = {}
     losses: Counter[Key] = field(default_factory=Counter)
     conflicts: int = 0
@@ -243,22 +255,23 @@ class _Group(Struct):
             self.give(disposition_of(error) if self.losses else Untried.after(error))
             return
         try:
-            if not self.is_in_turn and (contended := self._contended()):
+            if not self.turn and (contended := self._contended()):
                 self._line_up(min(contended))  # one line for groups that share several accounts
             self.batches = self.batches or [self.messages]
             while self.batches:
                 self._commit_next()
-                if self.needs_shared_turn and not self.is_in_turn:
+                if self.needs_shared_turn and not self.turn:
                     return
             for key, ticket in self.tickets.items():
                 self.poster.lines.leave(key, ticket, self.deadline)
         except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
             self.give(disposition_of(error))
 
-    def post_in_turn(self, turn: Ticket | None) -> None:
+    def post_in_turn(self, turn: _SharedTurn) -> None:
         """As `post`, from what is read now. If the turn couldn't be had, it is tried all the same."""
-        self.is_in_turn, self.turn = True, turn
+        self.turn = turn
         self.post(NOTHING)
+        turn.groups.remove(self)
 
     def decide(self, known: Observed) -> None:
         """As `post`, without a write: the fold alone says what would be committed."""
@@ -302,7 +315,7 @@ class _Group(Struct):
         messages = self.batches.pop()
         tickets: Mapping[Key, Ticket | Mark] = {} if self.batches else {**self._marks(), **self.tickets}
         poster, started = self.poster, time.monotonic()
-        commit = self._commit(messages, tickets)
+        commit = self._commit(messages, tickets, self._end_of_turn())
         try:
             written = write(poster.client, commit.plan, self.items, self.deadline, stop=self._has_accounts)
         except Exception as error:
@@ -323,11 +336,21 @@ class _Group(Struct):
                     self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
                 self._finish(messages, fold)
 
-    def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket | Mark]) -> Commit:
-        poster, now = self.poster, datetime.now(UTC)
-        return Commit(
-            poster.tables, poster.minor_units, messages, tickets, now, poster.double_entry, poster.first_shard
-        )
+    def _end_of_turn(self) -> list[Write]:
+        """What ends the shared turn, if the next batch is the last one in it."""
+        if not self.turn or not self.turn.ticket or self.batches or self.turn.groups != [self]:
+            return []
+        return [self.poster.lines.end_of_shared_turn(self.turn.ticket)]
+
+    def _commit(
+        self,
+        messages: Sequence[QueuedTransaction],
+        tickets: Mapping[Key, Ticket | Mark],
+        last_writes: Sequence[Write] = (),
+    ) -> Commit:
+        of = self.poster
+        accounts = (of.double_entry, of.first_shard)
+        return Commit(of.tables, of.minor_units, messages, tickets, datetime.now(UTC), *accounts, last_writes)
 
     def _read_again(self, messages: Sequence[QueuedTransaction], fold: Fold) -> None:
         """The batch is next again, with the items that its decisions depend on, too."""
@@ -342,6 +365,8 @@ class _Group(Struct):
             message.disposition = disposition
         for key in fold.served_accounts:
             self.tickets.pop(key, None)
+        if self.turn and fold.last_writes:
+            self.turn.has_ended = True
         if rest := messages[len(fold.dispositions) :]:
             self.batches.append(rest)
 
@@ -359,8 +384,8 @@ class _Group(Struct):
         If many accounts are contended by now, the group needs a shared turn. In its turn it tries again at once.
         """
         self.losses.update(lost)
-        if self.is_in_turn:
-            if self.turn is None:
+        if self.turn:
+            if not self.turn.ticket:
                 self._step_aside()
             return
         contended = self._contended()
@@ -375,8 +400,9 @@ class _Group(Struct):
 
     def _marks(self) -> dict[Key, Mark]:
         """Marks that keep accounts contended, if accounts were lost, or if the shared turn had to be waited for."""
-        had_to_wait = self.turn is not None and self.turn.mark is not None
-        is_contended = self.is_in_turn and (self.losses or had_to_wait)
+        if not self.turn:
+            return {}
+        is_contended = self.losses or (self.turn.ticket and self.turn.ticket.mark)
         return dict.fromkeys(self._contended(), Mark.from_now()) if is_contended else {}
 
     def _step_aside(self) -> None:

@@ -60,7 +60,8 @@ class Commit(NamedTuple):
 
     If it has room for all of them, it serves the tickets, which are those of accounts. `minor_units` says whether
     accounts are opened under the rule of minor units, `double_entry` whether no amount may have one side alone.
-    `first_shard` is the first of the worker's own shards of each pool.
+    `first_shard` is the first of the worker's own shards of each pool. `last_writes` are made together with the last of
+    the messages, except those that were refused before: their items are among the observed.
     """
 
     tables: LedgerTables
@@ -70,11 +71,14 @@ class Commit(NamedTuple):
     now: datetime
     double_entry: bool = False
     first_shard: int = 0
+    last_writes: Sequence[Write] = ()
 
     def plan(self, observed: Observed) -> Plan["Fold"]:
         """The writes of the fold. If a decision depends on items that weren't read, nothing is written."""
         pools = self.tables.pools_in(observed)
         fold = Fold(self.tables, self.minor_units, self.double_entry, self.now, observed, dict(observed), pools)
+        last_writes = [each for each in self.last_writes if each.key not in observed]
+        fold.room -= len(last_writes)
         once = Once(fold.decide, fold.replay)
         for message in self.messages:
             try:
@@ -95,6 +99,7 @@ class Commit(NamedTuple):
             return Plan(fold)
         if len(fold.dispositions) == len(self.messages):
             fold.serve(self.tickets)
+            fold.last_writes = last_writes if fold.new_entries else ()
         return Plan(fold, fold.writes())
 
 
@@ -126,7 +131,8 @@ class Fold(Struct):
 
     `accounts` are those of `after` that were parsed. `changed` has the accounts and the items of the Reversals table
     that it changes, `reversals` the keys of those items of the latter on which a decision depends. `served_accounts`
-    are the accounts whose tickets it serves. If items are `unread`, it is none to commit.
+    are the accounts whose tickets it serves. If items are `unread`, it is none to commit. It has `room` for so many
+    writes beside the `last_writes`.
     """
 
     tables: LedgerTables
@@ -143,6 +149,8 @@ class Fold(Struct):
     dispositions: dict[QueuedTransaction, Disposition] = {}
     served_accounts: set[Key] = set()
     unread: list[Key] = []
+    room: int = MAXIMUM_WRITES
+    last_writes: Sequence[Write] = ()
 
     def has_room_for(self, account_ids: Sequence[str], reversed_ids: Sequence[EntryId]) -> bool:
         """Whether the commit has room for a transaction of these accounts that reverses these transactions: for its
@@ -151,7 +159,7 @@ class Fold(Struct):
         keys = [*map(self.tables.account_key, account_ids), *map(self.tables.reversed_key, reversed_ids)]
         new = len(account_ids) + sum(key not in self.changed and key not in self.reversals for key in keys)
         writes = len(self.changed) + len(self.new_entries) + len(self.reversals.difference(self.changed))
-        return writes + new <= MAXIMUM_WRITES
+        return writes + new <= self.room
 
     def find(
         self, transaction: TransactionMessage, request: dict[str, Any]
@@ -246,6 +254,7 @@ class Fold(Struct):
             *[replacing(key, self.before[key], item) for key, item in self.changed.items()],
             *[Put(key, item, NO_ENTRY) for key, item in self.new_entries.items()],
             *[unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))],
+            *self.last_writes,
         ]
 
     def _own_entry(self, transaction: TransactionMessage, account_ids: Sequence[str]) -> JournalEntry | None:

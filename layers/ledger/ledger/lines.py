@@ -48,8 +48,8 @@ MOST_WAITED_FOR = 5
 SHORTEST_TURN_SECONDS = 0.01
 """The pause before the account is read again, for each ticket ahead but one. A read and a commit hardly take less."""
 LONGEST_PAUSE_SECONDS = 0.3
-SHARED_ATTRIBUTES = ("lock_key", "ticket_served")
-"""Those of the shared line's record that are looked at: a new ticket doesn't move the line."""
+SERVED_ATTRIBUTES = ("lock_key", "ticket_served")
+"""Those that a look at the shared line reads."""
 LONGEST_LINE = 100
 """The tickets ahead of a new one, at most: so nobody waits until the deadline, after which a ticket is never served."""
 LONGEST_LIVE_LINE = 1_000
@@ -95,8 +95,8 @@ class Mark(NamedTuple):
 class Lines(NamedTuple):
     """The lines of all accounts. The table Locks has a record of each: the number of its last ticket.
 
-    Groups with many contended accounts have a line that all of them share. Its record has the ticket that was served
-    last, too.
+    Groups with many contended accounts have a line that all of them share. The ticket that was served last has a record
+    of its own: a new ticket must not cancel the commit that serves one.
     """
 
     client: "DynamoDBClient"
@@ -105,6 +105,10 @@ class Lines(NamedTuple):
     @property
     def shared_key(self) -> Key:
         return key(self.locks_table, lock_key="lines")
+
+    @property
+    def shared_turn_key(self) -> Key:
+        return key(self.locks_table, lock_key="lines served")
 
     def mark_as_contended(self, account_key: Key, deadline: Deadline) -> None:
         """Marks the account, for one write unit. Raises DeadlinePassed and botocore's errors."""
@@ -121,10 +125,9 @@ class Lines(NamedTuple):
         record = key(self.locks_table, lock_key=f"line {account_id!s}")
         if account_key == self.shared_key:
             record = account_key
-        expiry = {"expires_at": int(time.time()) + RECORD_SECONDS}
         is_short = absent("last_ticket") | at_most("last_ticket", line.ticket_served + LONGEST_LINE)
         condition = is_short if line.is_contended else None
-        take = Update(record, expiry, condition, added={"last_ticket": 1}, return_new=True)
+        take = Update(record, _expiry(), condition, added={"last_ticket": 1}, return_new=True)
         try:
             is_taken, found = self._update(take, deadline)
         except (BotoCoreError, ClientError) as error:
@@ -144,7 +147,7 @@ class Lines(NamedTuple):
         Returns the ticket, and the account as it is then. Costs a read unit for each look at the account. A group that
         has lost the account is the more patient, the higher its `losses`. Raises DeadlinePassed and botocore's errors.
         """
-        seconds = SHARED_PATIENCE_SECONDS if account_key == self.shared_key else PATIENCE_SECONDS
+        seconds = SHARED_PATIENCE_SECONDS if account_key == self.shared_turn_key else PATIENCE_SECONDS
         patience_seconds = seconds * max(1, losses)
         began_at = moved_at = time.monotonic()
         account = self._look(account_key, deadline)
@@ -160,18 +163,18 @@ class Lines(NamedTuple):
         return ticket, account
 
     def wait_for_shared_turn(self, deadline: Deadline) -> Ticket | None:
-        """Waits in the shared line. None if its record is damaged, or can't be read or written: then no turn.
+        """Waits in the shared line. None if a record of it is damaged, or can't be read or written: then no turn.
 
         Raises LineTooLong and DeadlinePassed, and botocore's errors once it has a ticket.
         """
         try:
-            record = self._look(self.shared_key, deadline)
+            served = self._look(self.shared_turn_key, deadline)
         except (BotoCoreError, ClientError):
             logger.warning("could not read the record of the shared line", exc_info=True)
             return None
-        line = Line.of((record or {}) | _contended_from_now())
+        line = Line.of(served and served | _contended_from_now())
         ticket = self.take_ticket(self.shared_key, line, deadline)
-        return ticket and self.wait(self.shared_key, ticket, deadline, losses=1)[0]
+        return ticket and self.wait(self.shared_turn_key, ticket, deadline, losses=1)[0]
 
     def leave(self, account_key: Key, ticket: Ticket, deadline: Deadline) -> None:
         """Ends the turn of a ticket that no commit has served. One write unit. Raises as `mark_as_contended`.
@@ -182,8 +185,17 @@ class Lines(NamedTuple):
         is_later = exists(name) & (absent("ticket_served") | less_than("ticket_served", ticket.number))
         self._update(Update(account_key, {"ticket_served": ticket.number}, is_later), deadline)
 
+    def end_of_shared_turn(self, turn: Ticket) -> Update:
+        """The update that ends it, alone or in a commit. Its condition is false if a later turn was ended before."""
+        served = {"ticket_served": turn.number} | _expiry()
+        return Update(self.shared_turn_key, served, absent("ticket_served") | less_than("ticket_served", turn.number))
+
+    def leave_shared_turn(self, turn: Ticket, deadline: Deadline) -> None:
+        """Ends a turn that no commit has ended. One write unit. Raises as `mark_as_contended`."""
+        self._update(self.end_of_shared_turn(turn), deadline)
+
     def _look(self, account_key: Key, deadline: Deadline) -> Item | None:
-        attributes = SHARED_ATTRIBUTES if account_key == self.shared_key else ACCOUNT_ATTRIBUTES
+        attributes = SERVED_ATTRIBUTES if account_key == self.shared_turn_key else ACCOUNT_ATTRIBUTES
         return read_one(self.client, account_key, deadline, attributes)
 
     def _update(self, update: Update, deadline: Deadline) -> tuple[bool, Item | None]:
@@ -194,6 +206,10 @@ class Lines(NamedTuple):
 
         written = write(self.client, plan, {}, deadline)
         return written.result, written.found.get(update.key)
+
+
+def _expiry() -> Item:
+    return {"expires_at": int(time.time()) + RECORD_SECONDS}
 
 
 def _contended_from_now() -> Item:

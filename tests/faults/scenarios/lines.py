@@ -53,7 +53,7 @@ class InLine(Posting):
     def __init__(self, aws: Endpoint, dynamodb: Endpoint, case: "Case") -> None:
         super().__init__(aws, dynamodb, case.batch)
         self._case, self._clock = case, Clock()
-        there = openings("alice", "bob", "carol", limit=-10) + (list(case.batch) if case.posted_before else [])
+        there = openings(*ACCOUNTS, limit=-10) + (list(case.batch) if case.posted_before else [])
         assert not self.ledger.returned(*there, worker=self.other)
         self._tables = self.ledger.tables
         self._accounts = self.ledger.items(self._tables.accounts)
@@ -108,7 +108,8 @@ class InLine(Posting):
 
     def _last_tickets(self) -> dict[str, int]:
         records = self.ledger.items(self.ledger.locks_table)
-        return {item["lock_key"].removeprefix("line "): int(item["last_ticket"]) for item in records}
+        named = {item["lock_key"]: item for item in records if item["lock_key"].startswith(LINE)}
+        return {name.removeprefix(LINE): int(item["last_ticket"]) for name, item in named.items()}
 
 
 @contextlib.contextmanager
@@ -196,10 +197,13 @@ def once_before_call(client: Any, operation: str, do: Callable[[], None]) -> Ite
         yield
 
 
+LINE = "line "
+ACCOUNTS = ("alice", "bob", "carol", "dave", "erin")
 OURS: list[Any] = [payment("1", 5), payment("2", -100), payment("1", 5)]
 """A posting, a rejection and a repetition."""
 THEIRS: list[Any] = [payment("8", 5), payment("9", -3)]
 TRANSFERS: list[Any] = [transfer("1", 7), transfer("2", 4)]
+MESH: list[Any] = [transfer(str(number), 2, *pair) for number, pair in enumerate(itertools.pairwise(ACCOUNTS))]
 
 
 class Case(NamedTuple):
@@ -238,5 +242,9 @@ CASES = {
     ),
     "nothing left to write": Case({"alice": CONTENDED}, posted_before=True, left_behind=1),
     "transfers between two lines": Case({"alice": DEAD_WORKER, "bob": CONTENDED}, batch=TRANSFERS),
+    "a mesh": Case(dict.fromkeys(ACCOUNTS, CONTENDED), batch=[*MESH, payment("1", 5)]),
+    "a mesh that a worker meets without a turn": Case(
+        dict.fromkeys(ACCOUNTS, CONTENDED), a_worker_without_a_ticket, [*MESH, payment("1", 5)]
+    ),
     "two lost commits of transfers": Case({"alice": CONTENDED, "bob": QUIET}, two_workers_without_a_ticket, TRANSFERS),
 }
