@@ -10,7 +10,7 @@ import pytest
 from conditional_writes import Deadline, Item, Observed, Plan, Put, absent, dynamodb_client, key, write
 from conditional_writes.core import prepared
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
-from conditional_writes.core.reading import found_by_table
+from conditional_writes.core.unconditional import found_by_table
 from tests.support.big_profiles import FILLINGS, LATE, NEW, TIMEOUT_SECONDS, Batch, Refusals, item, serving
 from tests.support.bodies import payment
 from tests.support.ledger import Ledger

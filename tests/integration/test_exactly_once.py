@@ -32,7 +32,7 @@ from conditional_writes import (
     VersionedItem,
     at_least,
 )
-from conditional_writes.core.reading import found_by_table
+from conditional_writes.core.unconditional import found_by_table
 from conditional_writes.exactly_once import PayloadChanged, Ran, ToQueue, exactly_once
 from tests.support.faults import Fault, Faults, Killed
 from tests.support.paying import Tables, Unfunded, Way, Worker, payment

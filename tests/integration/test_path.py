@@ -34,7 +34,7 @@ def test_a_posted_transaction_goes_through_few_modules_and_calls_and_as_the_docs
     assert listed == [module for module in called if module in listed]
 
 
-@pytest.mark.parametrize(("what", "most"), [("account", (17, 45, 12)), ("night", (24, 92, 22))])
+@pytest.mark.parametrize(("what", "most"), [("account", (15, 43, 12)), ("night", (22, 90, 22))])
 def test_an_account_is_checked_from_its_checkpoint_in_few_modules_and_calls(
     aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, what: str, most: tuple[int, int, int]
 ) -> None:

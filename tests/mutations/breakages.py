@@ -120,7 +120,7 @@ BREAKAGES = [
     ),
     Breakage(
         "reads of a batch are eventually consistent",
-        f"{LIBRARY}/core/reading.py",
+        f"{LIBRARY}/core/unconditional.py",
         '{"Keys": [], "ConsistentRead": True}',
         '{"Keys": [], "ConsistentRead": False}',
     ),

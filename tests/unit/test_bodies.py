@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Deadline, Item, dynamodb_client, key
-from conditional_writes.core import prepared, reading
+from conditional_writes.core import prepared, unconditional
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
-from conditional_writes.core.reading import read_once, read_one
+from conditional_writes.core.unconditional import read_once, read_one
 from conditional_writes.versioned import Pages, queries
 from tests.support.answers import answer
 from tests.unit.test_handed_back import items
@@ -128,7 +128,7 @@ def test_any_items_are_read_as_botocore_and_boto3_read_them(
     """If this fails after an update of botocore: items are right, but cost more time. Mend `take_found`."""
     found = answer_with(operation, data.draw(st.lists(items, min_size=2, max_size=2)))
     answers.answer = 200, found
-    with mock.patch.object(reading, "from_dynamodb", key_alone):
+    with mock.patch.object(unconditional, "from_dynamodb", key_alone):
         ours = outcome(operation, answers)
     assert not isinstance(ours, str), ours
     assert ours == by_botocore(operation, answers)

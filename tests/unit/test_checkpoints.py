@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Item, key
 from conditional_writes.core.items import from_dynamodb
+from conditional_writes.core.unconditional import MAXIMUM_BATCH_WRITES
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints, key_of
 from ledger.core.accounts import account_item
 from ledger.core.totals import HashTree
-from ledger.unconditional_writes import MOST_WRITES
 from tests.support.clock import Clock
 from tests.support.samples import ALICE
 from tests.support.strategies import ids
@@ -129,7 +129,7 @@ def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:
 
     def batch_write_item(RequestItems: dict[str, list[Any]]) -> Any:  # noqa: N803 (botocore's name)
         [(name, requests)] = RequestItems.items()
-        assert len(requests) <= MOST_WRITES
+        assert len(requests) <= MAXIMUM_BATCH_WRITES
         number = next(numbers)
         for request in requests[number:]:
             item = request.get("PutRequest", {}).get("Item")
@@ -144,7 +144,8 @@ def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:
 def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
     refused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.unconditional_writes.time", Clock())
+    monkeypatch.setattr("conditional_writes.core.prepared.prepare", lambda *_, **__: None)
+    monkeypatch.setattr("conditional_writes.core.steps.time", Clock())
     table, items = refusing(itertools.chain([refused] * 3, itertools.repeat(0)))
     wanted = {name: checkpoint(name, FIRST_DAY) if number % 3 else None for number, name in enumerate(MANY[:60])}
     Checkpoints(table, "checkpoints").write(wanted, Deadline.after(5))
@@ -154,8 +155,8 @@ def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
 
 def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("ledger.unconditional_writes.time", clock)
+    monkeypatch.setattr("conditional_writes.core.prepared.prepare", lambda *_, **__: None)
     monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
-    table, _ = refusing(itertools.repeat(MOST_WRITES))
+    table, _ = refusing(itertools.repeat(MAXIMUM_BATCH_WRITES))
     with pytest.raises(DeadlinePassed, match="saving the checkpoints"):
         Checkpoints(table, "checkpoints").write({"alice": None}, Deadline.after(30))

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from conditional_writes import Deadline, Item, Key, Observed, Plan, Put, Write, Written
-from conditional_writes.core import reading
+from conditional_writes.core import unconditional
 from conditional_writes.core.requests import as_request
 from conditional_writes.core.steps import Steps, blocking
 from conditional_writes.testing import Clock
@@ -74,7 +74,7 @@ def posted(
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(batch_poster, "write", engine(items, refuses))
         patching.setattr(batch_poster, "read_once", read_once or read_all)
-        patching.setattr(reading, "read_once", blocking(without_steps(read_once or read_all)))
+        patching.setattr(unconditional, "read_once", blocking(without_steps(read_once or read_all)))
         BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks")).post(messages, Deadline.after(60))
     return [message.disposition for message in messages]
 

@@ -6,7 +6,7 @@ import pytest
 
 from conditional_writes import Deadline, DeadlinePassed, Key, key, read
 from conditional_writes.core.items import to_dynamodb
-from conditional_writes.core.reading import read_once
+from conditional_writes.core.unconditional import read_once
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 

@@ -22,8 +22,9 @@ from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
 from ledger.core.interest import MILLISECONDS_PER_YEAR, Interest
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
+from ledger.core.replay import from_payload
 from ledger.core.reversals import Reversal, Reversed
-from ledger.core.transaction_types import ExpireHold, PostHold, Reverse, Transfer, decode, from_payload
+from ledger.core.transaction_types import ExpireHold, PostHold, Reverse, Transfer, decode
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.core.values import normalized
 from tests.checkers.books import Books

@@ -19,7 +19,7 @@ from botocore.exceptions import (
 
 from conditional_writes import OutcomeUnknown, VersionedTable, key, write
 from conditional_writes.core.items import to_dynamodb
-from conditional_writes.core.reading import read_one
+from conditional_writes.core.unconditional import read_one
 from tests.support.answers import answer
 from tests.support.clock import plenty
 from tests.unit.test_loop import COUNTER, at, count_up_once

@@ -28,7 +28,7 @@ from typing import Any
 
 from conditional_writes.core.items import Item, from_dynamodb, item_bytes
 from conditional_writes.core.prepared import ITEMS
-from conditional_writes.core.reading import found_by_table, found_items
+from conditional_writes.core.unconditional import found_by_table, found_items
 from tools.local_aws.tables import BY_VERSION
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem")

@@ -16,7 +16,7 @@ import typer
 from conditional_writes import Deadline, Item, Key
 from conditional_writes.core.client import CONNECTIONS
 from conditional_writes.core.packing import packed
-from conditional_writes.core.reading import MAXIMUM_KEYS, read
+from conditional_writes.core.unconditional import MAXIMUM_KEYS, read
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.rules import Status

@@ -8,7 +8,7 @@ import typer
 
 from conditional_writes import Deadline, Item, key
 from conditional_writes.core.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, is_own
-from conditional_writes.core.reading import read_one
+from conditional_writes.core.unconditional import read_one
 from conditional_writes.upserts.clocks import is_map_mark, is_removal, path_of, time_of
 from tools.teller.accounts import AccountId
 from tools.teller.failures import NotFound

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from conditional_writes.core.client import dynamodb_client
 from conditional_writes.core.items import EXACT, Item, Key, key
 from conditional_writes.core.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
-from conditional_writes.core.reading import read
 from conditional_writes.core.requests import (
     MAXIMUM_WRITES,
     Check,
@@ -35,6 +34,7 @@ from conditional_writes.core.requests import (
 from conditional_writes.core.steps import Deadline, DeadlinePassed
 from conditional_writes.core.table_errors import NoSuchTable, WrongKey
 from conditional_writes.core.together import Conflict, VersionedItem, write_together
+from conditional_writes.core.unconditional import read
 
 if TYPE_CHECKING:
     from conditional_writes.versioned import NoSuchItem, VersionedTable, new_id

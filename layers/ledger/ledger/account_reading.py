@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes import Deadline, Item
-from conditional_writes.core.reading import read_one
+from conditional_writes.core.unconditional import read_one
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.reason_codes import InvalidMessage

@@ -18,7 +18,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct, field
 
 from conditional_writes import Deadline, Item, Key, Observed, Stopped, Write, Written, read, write
-from conditional_writes.core.reading import MAXIMUM_KEYS, read_once
+from conditional_writes.core.unconditional import MAXIMUM_KEYS, read_once
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item
 from ledger.core.pools import NUMBERS_OF_SHARDS, Pool
 from ledger.core.reason_codes import InvalidMessage

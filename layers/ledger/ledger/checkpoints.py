@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, Item, Put, key, read
 from conditional_writes.core.items import to_dynamodb
-from conditional_writes.core.reading import projection, read_one, read_page
+from conditional_writes.core.unconditional import projection, read_one, read_page, write_all
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.mismatches import quoted_id
 from ledger.core.totals import CHARACTERS, HashTree, Turnovers, hash_of, hash_of_values
 from ledger.core.values import attribute, version
-from ledger.unconditional_writes import write_all
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

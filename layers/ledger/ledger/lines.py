@@ -30,7 +30,7 @@ from conditional_writes import (
     less_than,
     write,
 )
-from conditional_writes.core.reading import read_one
+from conditional_writes.core.unconditional import read_one
 from ledger.core.reason_codes import LineTooLong
 from ledger.tables import ACCOUNT_ATTRIBUTES, CONTENDED_SECONDS, Line
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
-from conditional_writes.core.reading import projection
+from conditional_writes.core.unconditional import projection
 from ledger.checkpoints import Checkpoint, Checkpoints, Root, Roots, Walk
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, timestamp
 from ledger.core.totals import HashTree, TrialBalance

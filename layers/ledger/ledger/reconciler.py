@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item, read
 from conditional_writes.core.items import item_bytes
-from conditional_writes.core.reading import read_one
+from conditional_writes.core.unconditional import read_one
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.journal import JournalEntry, entry_from_item

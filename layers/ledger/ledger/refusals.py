@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from conditional_writes import Deadline
 from conditional_writes.core.items import to_dynamodb
+from conditional_writes.core.unconditional import write_all
 from ledger.core.accounts import timestamp
 from ledger.core.journal import EntryId
 from ledger.core.outcome_events import SOURCE, ids_in, refusal_event
 from ledger.core.refusal_record import RefusalRecord, refusal_item
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables
-from ledger.unconditional_writes import write_all
 from workers.event_bus import EventBus, events_client
 from workers.queue_messages import Dead, QueueMessage
 

@@ -14,7 +14,7 @@ import msgspec
 
 from conditional_writes import Deadline, Item
 from conditional_writes.core.client import CONNECTIONS, SLOWEST_CALL_SECONDS
-from conditional_writes.core.reading import projection
+from conditional_writes.core.unconditional import projection
 from ledger.account_reading import Answer, ErrorCode, RequestRefused, account_in, answer_or_error, read_account
 from ledger.core.accounts import Account
 from ledger.core.journal import entry_from_item, seal_of

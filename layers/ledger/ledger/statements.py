@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import asdict, replace
 
 from conditional_writes import Deadline, DeadlinePassed, Item
-from conditional_writes.core.reading import read, read_one
+from conditional_writes.core.unconditional import read, read_one
 from ledger.account_reading import (
     Answer,
     ErrorCode,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import MAXIMUM_WRITES, Deadline, Key, Observed, Plan, Put, key, write
-from conditional_writes.core.reading import MAXIMUM_KEYS, read_once
+from conditional_writes.core.unconditional import MAXIMUM_KEYS, read_once
 from workers.queue_messages import UNTROUBLED, Again, Attempt, QueueMessage, Waiting
 
 if TYPE_CHECKING:

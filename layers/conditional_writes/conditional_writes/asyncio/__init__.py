@@ -11,7 +11,7 @@ from conditional_writes.asyncio.exactly_once import AsyncExactlyOnce
 from conditional_writes.asyncio.locks import AsyncLock, AsyncLocks
 from conditional_writes.asyncio.models import AsyncModelTable
 from conditional_writes.asyncio.table import AsyncVersionedTable
-from conditional_writes.core import loop, reading, together
+from conditional_writes.core import loop, together, unconditional
 
 __all__ = [
     "AsyncExactlyOnce",
@@ -27,7 +27,7 @@ __all__ = [
     "write_together",
 ]
 
-read = awaitable(reading.read)
+read = awaitable(unconditional.read)
 write = awaitable(loop.write)
 write_together = awaitable(together.write_together)
 upsert = awaitable(upserts.upsert)

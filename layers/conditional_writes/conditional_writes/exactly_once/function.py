@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 from conditional_writes.core.items import MAXIMUM_ITEM_BYTES, Item, Key, copied, item_bytes
 from conditional_writes.core.loop import Observed, Plan, UnsatisfiableCondition, checked, write
 from conditional_writes.core.own_attributes import WRITE_ID_BYTES
-from conditional_writes.core.reading import read
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Put
 from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
+from conditional_writes.core.unconditional import read
 from conditional_writes.exactly_once.outbox import MESSAGES, text_of
 from conditional_writes.exactly_once.record import Call, PlainRecording, Recorded, Recording, Records, free
 

@@ -19,10 +19,10 @@ from conditional_writes.core.loop import (
     write,
 )
 from conditional_writes.core.packing import packed
-from conditional_writes.core.reading import read, read_one
 from conditional_writes.core.requests import MAXIMUM_WRITES, Condition, Put, Update, both, version_condition, version_of
 from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
 from conditional_writes.core.together import VersionedItem, write_once
+from conditional_writes.core.unconditional import read, read_one
 from conditional_writes.versioned import queries
 from conditional_writes.versioned.pacing import Pace
 from conditional_writes.versioned.writes import VersionedWrites, existing, loaded_of

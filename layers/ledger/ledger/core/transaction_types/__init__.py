@@ -87,11 +87,6 @@ def decode_from(door: Door, body: str) -> TransactionMessage:
     return message
 
 
-def from_payload(payload: dict[str, Any], rules: int = RULES) -> TransactionMessage:
-    """The transaction whose `canonical_payload()` this is, to be decided by the rule set of this number."""
-    return msgspec.convert(payload, RULE_SETS[rules][payload["type"]])
-
-
 _DECIMAL = 'expected a decimal number, such as "12.50"'
 _EXPECTATIONS = {
     "Invalid decimal string": _DECIMAL,

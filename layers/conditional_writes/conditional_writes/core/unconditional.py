@@ -1,4 +1,4 @@
-"""Strongly consistent reads: of the items that a plan starts from, many in one request, and page by page."""
+"""Requests without a condition: strongly consistent reads, such as a plan starts from, and writes of whole items."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAXIMUM_KEYS = 100
 """DynamoDB's limit for the keys of one BatchGetItem."""
+MAXIMUM_BATCH_WRITES = 25
+"""DynamoDB's limit for the writes of one BatchWriteItem."""
 
 
 @blocking
@@ -106,6 +108,26 @@ def read_page(
     answer = yield Request(client, method, {**request, "ConsistentRead": True, **start})
     last = answer.get("LastEvaluatedKey")
     return list(found_items(answer)), from_dynamodb(last) if last else None
+
+
+@blocking
+def write_all(
+    client: "DynamoDBClient", table: str, requests: Iterable[dict[str, Any]], deadline: Deadline, doing: str
+) -> Steps[None]:
+    """Makes the requests, each `{"PutRequest": …}` or `{"DeleteRequest": …}` of another item of one table.
+
+    25 a request, and one write unit for each KB. What DynamoDB throttles is sent again. Raises DeadlinePassed, with the
+    work that `doing` names, if not all are written by then, and botocore's errors.
+    """
+    unwritten, pauses = list(requests), growing_pauses()
+    while unwritten:
+        deadline.check(doing)
+        batch, rest = unwritten[:MAXIMUM_BATCH_WRITES], unwritten[MAXIMUM_BATCH_WRITES:]
+        answer = yield Request(client, "batch_write_item", {"RequestItems": {table: batch}})
+        throttled = answer["UnprocessedItems"].get(table, [])
+        if throttled:
+            yield Pause(min(next(pauses), max(0.0, deadline.remaining_seconds)))
+        unwritten = [*throttled, *rest]
 
 
 def found_item(answer: dict[str, Any]) -> Item | None:
