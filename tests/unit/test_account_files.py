@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ledger.core.transaction_types import decode
 from tests.support.faults import Killed
 from tests.support.samples import IMPORTED
 from tests.unit.test_message_files import Queues
-from tools.teller import importing
+from tools.teller import account_files, importing
 from tools.teller import send as sending
 from tools.teller.account_files import CheckedAccounts, checked, is_csv, messages_from
 from tools.teller.message_queues import MessageQueue
@@ -100,6 +101,18 @@ def test_a_wrong_row_is_refused_with_its_line_and_why(tmp_path: Path, content: s
     found = check(tmp_path, f"{HEADER}\n".encode() + ended)
     assert found.wrong == 1
     assert found.problems[0].startswith(sentence)
+
+
+def test_processes_find_the_same_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account_files, "ROWS_AT_ONCE", 3)
+    rows = [ROW.replace("acc-1", f"acc-{n % 90}").replace("12.50", f"{n}.{'5' * (n % 40 // 13)}1") for n in range(100)]
+    path = tmp_path / "accounts.csv"
+    path.write_text("\n".join([HEADER, *rows, '"acc"-1']))
+    with ThreadPoolExecutor(4) as executor:
+        found = checked(path, MINOR_UNITS.get, executor=executor)
+    assert found == checked(path, MINOR_UNITS.get)
+    assert found.accounts + found.wrong == len(rows) + 1
+    assert [problem.partition(":")[0] for problem in found.problems] == [f"line {n:,}" for n in range(28, 38)]
 
 
 @pytest.mark.parametrize(

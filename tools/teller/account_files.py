@@ -7,16 +7,20 @@ a row that is sent twice is imported once.
 import csv
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from conditional_writes.core.packing import packed
 from ledger.core.decoding import MAXIMUM_BODY_BYTES, sentence_of
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode_from
@@ -34,6 +38,8 @@ COLUMNS = {
 """The names of a CSV file's columns, and of the fields in JSON, and whether a file must have them."""
 OF_JSON = ("holds", "history", "metadata")
 """Their cells are JSON, as in a message."""
+ROWS_AT_ONCE, MOST_PARTS = 2_000, 6
+"""A process checks so many rows at once, and so many times as many are in memory."""
 
 
 class NotReadable(Exception):
@@ -211,11 +217,16 @@ class CheckedAccounts(Checked):
 
 
 def checked(
-    path: Path, minor_units: Callable[[str], int | None], progress: Callable[[int], None] = lambda _: None
+    path: Path,
+    minor_units: Callable[[str], int | None],
+    progress: Callable[[int], None] = lambda _: None,
+    executor: Executor | None = None,
 ) -> CheckedAccounts:
-    """Checks each row of the file as the function will, and that no account is there twice."""
-    found, content, context = CheckedAccounts(), hashlib.sha256(), Context(minor_units=minor_units)
-    seen = set[bytes]()
+    """Checks each row of the file as the function will, and that no account is there twice.
+
+    The executor's processes check thousands of rows at once. The order of what is found is that of the rows.
+    """
+    found, content, seen = CheckedAccounts(), hashlib.sha256(), set[bytes]()
 
     def read(line: bytes) -> None:
         content.update(line)
@@ -223,14 +234,21 @@ def checked(
         progress(len(line))
 
     with path.open("rb") as file:
-        try:
-            for row in rows(file, is_csv=is_csv(path), progress=read):
-                try:
-                    _check(row, found, context, seen)
-                except InvalidMessage as error:
-                    add_problem(found, f"line {row.line:,}: {error}")
-        except NotReadable as error:
-            add_problem(found, f"{error}. What comes after it wasn't checked")
+        readable = _Readable(rows(file, is_csv=is_csv(path), progress=read))
+        parts = packed(readable, lambda row: len(row.body), ROWS_AT_ONCE, 2**20)
+        for row in chain.from_iterable(_in_order(partial(_checked_part, minor_units), parts, executor)):
+            key = hashlib.blake2b(row.account_id.encode(), digest_size=16).digest()
+            problem = row.problem
+            if not problem and key in seen:
+                problem = f"account_id: {row.account_id!r} is in the file before"
+            if problem:
+                add_problem(found, f"line {row.line:,}: {problem}")
+                continue
+            seen.add(key)
+            found.messages[MessageQueue.ADMINISTRATION] += 1
+            found.totals[row.currency] = WIDE.add(found.totals[row.currency], row.balance)
+    if readable.problem:
+        add_problem(found, f"{readable.problem}. What comes after it wasn't checked")
     found.sha256 = content.hexdigest()
     return found
 
@@ -242,17 +260,58 @@ def message_of(row: Row) -> ImportAccount:
     return cast("ImportAccount", decode_from(Door.ADMINISTRATION, row.body))
 
 
-def _check(row: Row, found: CheckedAccounts, context: Context, seen: set[bytes]) -> None:
-    message = message_of(row)
-    if NOT_FOR_SQS.search(row.body):
-        raise InvalidMessage("SQS takes no characters U+FFFE and U+FFFF")
-    message.decide([None], context)  # refuses an amount with more decimals than its currency has
-    key = hashlib.blake2b(message.account_id.encode(), digest_size=16).digest()
-    if key in seen:
-        raise InvalidMessage(f"account_id: {message.account_id!r} is in the file before")
-    seen.add(key)
-    found.messages[MessageQueue.ADMINISTRATION] += 1
-    found.totals[message.currency] = WIDE.add(found.totals[message.currency], message.balance)
+class _Readable:
+    """The rows until the file can't be read: then `problem` says why."""
+
+    def __init__(self, found: Iterator[Row]) -> None:
+        self._found, self.problem = found, ""
+
+    def __iter__(self) -> Iterator[Row]:
+        try:
+            yield from self._found
+        except NotReadable as error:
+            self.problem = str(error)
+
+
+class _CheckedRow(NamedTuple):
+    """`problem` says what is wrong with it; empty if nothing is."""
+
+    line: int
+    problem: str
+    account_id: str = ""
+    currency: str = ""
+    balance: Decimal = Decimal(0)
+
+
+def _checked_part(minor_units: Callable[[str], int | None], part: Sequence[Row]) -> list[_CheckedRow]:
+    context = Context(minor_units=minor_units)
+    return [_checked_row(row, context) for row in part]
+
+
+def _checked_row(row: Row, context: Context) -> _CheckedRow:
+    try:
+        message = message_of(row)
+        problem = "SQS takes no characters U+FFFE and U+FFFF" if NOT_FOR_SQS.search(row.body) else ""
+        if not problem:
+            message.decide([None], context)  # refuses an amount with more decimals than its currency has
+    except InvalidMessage as error:
+        return _CheckedRow(row.line, str(error))
+    return _CheckedRow(row.line, problem, message.account_id, message.currency, message.balance)
+
+
+def _in_order[Part, Result](
+    work: Callable[[Part], Result], parts: Iterable[Part], executor: Executor | None
+) -> Iterator[Result]:
+    """The results of the parts, few of which are in memory at once."""
+    if executor is None:
+        yield from map(work, parts)
+        return
+    waiting = deque[Future[Result]]()
+    for part in parts:
+        waiting.append(executor.submit(work, part))
+        if len(waiting) == MOST_PARTS:
+            yield waiting.popleft().result()
+    yield from (each.result() for each in waiting)
 
 
 def differences(expected: Mapping[str, Decimal], found: Mapping[str, Decimal]) -> list[str]:

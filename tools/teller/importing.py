@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from functools import partial
 from multiprocessing import get_context
@@ -49,6 +50,8 @@ from workers.parallel import in_parallel
 MOST_WAITING = {MessageQueue.TRANSACTIONS: 1_000, MessageQueue.ADMINISTRATION: 10_000}
 """Messages of a queue. With more of them the import pauses: so payments don't wait for it."""
 PAUSE_SECONDS = 2.0
+ONE_PROCESS_BYTES = 2**22
+"""Of a file that is checked before other processes would have begun."""
 ROWS_AT_ONCE = 8 * MAXIMUM_KEYS
 READING_SECONDS = 60
 EMPTY_LOOKS = 3
@@ -141,14 +144,23 @@ def import_accounts(
 def _make_history(operator: Operator, file: Path, history: Path | None, into: Path | None) -> None:
     if history is None or into is None:
         raise WrongUse("--history FILE and --into DIRECTORY go together")
-    executor = ProcessPoolExecutor(mp_context=get_context("spawn"))
-    try:
-        with progress_bar(operator, "making the history", number_of_buckets(history)) as progress:
-            manifest = make(file, history, into, progress, executor)
-    finally:
-        executor.shutdown(cancel_futures=True)
+    with (
+        _processes() as executor,
+        progress_bar(operator, "making the history", number_of_buckets(history)) as progress,
+    ):
+        manifest = make(file, history, into, progress, executor)
     made = f"{counted(manifest['entries'], 'entry', 'entries')} of {counted(manifest['accounts'], 'account')}"
     operator.show(manifest, f"{made}, in {into}. Then import {into / 'accounts.jsonl'}")
+
+
+@contextmanager
+def _processes() -> Iterator[ProcessPoolExecutor]:
+    """One for each CPU."""
+    executor = ProcessPoolExecutor(mp_context=get_context("spawn"))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def _totals(text: str) -> dict[str, Decimal]:
@@ -163,8 +175,10 @@ def _totals(text: str) -> dict[str, Decimal]:
 
 def _checked(operator: Operator, file: Path) -> CheckedAccounts:
     has_units = operator.deployment.parameters.get("MinorUnits") == "on"
-    with progress_bar(operator, "checking", file.stat().st_size) as progress:
-        found = checked(file, MINOR_UNITS.get if has_units else no_minor_units, progress)
+    size = file.stat().st_size
+    processes = _processes() if size > ONE_PROCESS_BYTES else nullcontext()
+    with processes as executor, progress_bar(operator, "checking", size) as progress:
+        found = checked(file, MINOR_UNITS.get if has_units else no_minor_units, progress, executor)
     if found.wrong:
         raise _refused(file, found.wrong, found.problems)
     return found
