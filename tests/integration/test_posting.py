@@ -113,17 +113,6 @@ def test_a_transfer_is_posted_or_rejected_on_both_sides_and_repeated_on_neither(
         assert books.accounts[account_id].balance == amount
 
 
-def test_a_long_chain_of_transfers_in_one_batch_is_posted_in_order_a_hundred_items_at_a_time(ledger: Ledger) -> None:
-    names = ["alice", *(f"acc-{number}" for number in range(60))]
-    ledger.post(*openings(*names), payment("t-0", "12.50"))
-    chain = [transfer(f"t-{number}", "12.50", *pair) for number, pair in enumerate(itertools.pairwise(names), 1)]
-    assert requests_of(ledger, *chain) == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
-    books = ledger.books
-    assert not violations(books)
-    assert books.accounts[names[-1]].balance == Decimal("12.5")
-    assert books.counts() == {"POSTED": 61 + 1 + 60}
-
-
 @pytest.mark.parametrize("early", [payment(), transfer("t-1", 1, "bob", "alice")], ids=["payment", "transfer"])
 def test_a_payment_that_overtook_its_opening_waits_for_it(ledger: Ledger, early: Body) -> None:
     ledger.open("bob", limit=-5)

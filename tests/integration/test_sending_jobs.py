@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -65,17 +64,6 @@ def test_delivered_twenty_times_it_sends_and_counts_each_message_once(
         "Done",
         *["DoneBefore"] * (DELIVERIES - 1),
     ]
-
-
-def test_delivered_twenty_times_at_once_it_sends_each_message_once(opened: SendingJob) -> None:
-    functions = [opened.function() for _ in range(DELIVERIES)]
-    for function in functions:
-        function.job.locks.now = time.time
-    with ThreadPoolExecutor(DELIVERIES) as pool:
-        outcomes = Counter(pool.map(opened.run, functions))
-    assert outcomes["Done"] == 1
-    assert outcomes["DoneBefore"] + outcomes["InProgress"] == DELIVERIES - 1
-    assert opened.counted(opened.queued()) == dict.fromkeys(opened.SAMPLE, 1)
 
 
 def test_by_twenty_at_once_who_know_of_no_lock_each_account_is_charged_and_each_hold_released_once(

@@ -106,20 +106,6 @@ RACES = [
         "a redelivery and another payment",
     ),
     Race(
-        "a limit is set without the account's version",
-        FOLD,
-        ASSERTED,
-        unasserted(of_type("SetOverdraftLimit")),
-        "a closing, a limit and a payment",
-    ),
-    Race(
-        "an account is closed without its version",
-        FOLD,
-        ASSERTED,
-        unasserted(of_type("CloseAccount")),
-        "a closing, a limit and a payment",
-    ),
-    Race(
         "a reversal asserts the version of its first account alone",
         FOLD,
         ASSERTED,
@@ -307,27 +293,6 @@ RACES = [
         ASSERTED,
         unasserted(of_type("PostHold") + ' and not self.before[key].get("holds")'),
         "a hold is posted to an account that is paid",
-    ),
-    Race(
-        "a hold is placed without the account's version",
-        FOLD,
-        ASSERTED,
-        unasserted(of_type("Hold")),
-        "a hold and a payment",
-    ),
-    Race(
-        "a hold expires without the account's version",
-        FOLD,
-        ASSERTED,
-        unasserted(of_type("ExpireHold")),
-        "a hold is posted or expires",
-    ),
-    Race(
-        "a hold is voided without the account's version",
-        FOLD,
-        ASSERTED,
-        unasserted(of_type("VoidHold")),
-        "a hold is posted or voided",
     ),
     Race(
         "a rejection that depends on a reversal doesn't ask whether there was another",

@@ -57,7 +57,7 @@ from tests.support.samples import (
 )
 from tests.support.strategies import messages_of, that_refer
 from tests.unit.stubs import Stubbed
-from workers.queue_messages import Again, Dead, Done, Waiting
+from workers.queue_messages import Again, Dead, Done
 
 
 def test_an_accounts_messages_are_one_write_of_it_that_asserts_its_version_and_an_entry_each() -> None:
@@ -140,12 +140,6 @@ def test_an_entry_has_its_sender_and_that_of_the_message_that_died(origin: str |
     assert (entry.sender.first and entry.sender.first.message_id) == first
 
 
-def test_before_its_account_is_open_a_payment_is_not_decided() -> None:
-    early, opened = fold([payment(5), opening()]).dispositions
-    assert early == Waiting(ReasonCode.UNKNOWN_ACCOUNT, "account_id: no account 'alice' has been opened")
-    assert outcome_of(opened).status == "POSTED"
-
-
 @pytest.mark.parametrize(("messages", "folded"), [(99, 99), (100, 99), (250, 99)])
 def test_as_many_as_fit_a_transaction_are_folded(messages: int, folded: int) -> None:
     plan = fold([opening(), *(payment(1, transaction_id=str(number)) for number in range(messages - 1))])
@@ -178,14 +172,6 @@ def test_a_transfer_is_four_writes_in_one_commit_and_its_outcome_is_the_payers()
     assert after.items() <= items.items()
     [outcome] = plan.outcomes
     assert (outcome.amount, outcome.balance_after, outcome.account_version) == (-30, 70, 8)
-
-
-def test_a_rejected_transfer_is_recorded_on_both_sides() -> None:
-    items, [plan] = folded_in_batches([transfer("150.01")], ALICE_AND_BOB)
-    assert len(plan.writes) == 4
-    fields = ("status", "reason", "amount", "account_version")
-    sides = [tuple(entry_of(items, name, home="alice")[field] for field in fields) for name in ("alice", "bob")]
-    assert sides == [("REJECTED", "OVERDRAFT_LIMIT", 0, 8), ("REJECTED", "OVERDRAFT_LIMIT", 0, 4)]
 
 
 @pytest.mark.parametrize("amount", [30, 999], ids=["posted", "rejected"])
@@ -257,16 +243,6 @@ def test_an_account_whose_held_money_is_not_the_sum_of_its_holds_is_not_decided_
     assert again.reason == f"held: expected 30, which is the sum of the holds, got {held or 0}"
     assert isinstance(other, Done)
     assert isinstance(fold(messages, ALICE_AND_BOB | {key: item | {"held": Decimal(30)}}).dispositions[0], Done)
-
-
-@pytest.mark.parametrize("missing", ["alice", "bob"])
-def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) -> None:
-    plan = fold([transfer(999)], ALICE_AND_BOB | {TABLES.account_key(missing): None})
-    [unknown] = plan.dispositions
-    assert isinstance(unknown, Waiting)
-    assert unknown.code is ReasonCode.UNKNOWN_ACCOUNT
-    assert f"no account '{missing}'" in unknown.reason
-    assert not plan.writes
 
 
 @pytest.mark.parametrize("size", [1, 7, 33, 34, 60])
@@ -418,14 +394,6 @@ def of_one_account(number: int) -> list[QueuedTransaction]:
     return list(map(message_of, [opening(), *(payment(1, transaction_id=str(n)) for n in range(number - 1))]))
 
 
-def test_100_of_one_account_take_one_read_and_two_commits(empty_dynamodb: Stubbed) -> None:
-    messages = of_one_account(100)
-    assert posted(empty_dynamodb, messages) == {"Posted": 100, "CommitTime": 2}
-    assert empty_dynamodb.operations == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
-    assert [len(request["TransactItems"]) for request in empty_dynamodb.parameters[1:]] == [100, 2]
-    assert [outcome_of(message.disposition).account_version for message in messages] == list(range(1, 101))
-
-
 def test_messages_are_decided_in_the_order_in_which_they_were_sent(empty_dynamodb: Stubbed) -> None:
     """A redelivered one, too. Of those that were sent in one millisecond the order of delivery counts."""
     late, last, first = payment(-2, transaction_id="t-2"), payment(-3, transaction_id="t-3"), payment(5)
@@ -498,13 +466,6 @@ def test_a_group_that_fails_keeps_what_it_had_committed(empty_dynamodb: Stubbed)
     assert posted(empty_dynamodb, messages) == {"Posted": 99, "CommitTime": 1}
     assert [outcome_of(message.disposition).account_version for message in messages[:99]] == list(range(1, 100))
     assert_failed(messages[99:], "InternalServerError")
-
-
-def test_a_group_that_fails_holds_up_no_other(empty_dynamodb: Stubbed) -> None:
-    empty_dynamodb.refuses("transact_write_items", "InternalServerError")
-    messages = [message_of(opening(account_id=name)) for name in ("alice", "bob")]
-    assert posted(empty_dynamodb, messages)["Posted"] == 1
-    assert {type(message.disposition) for message in messages} == {Done, Again}
 
 
 def test_without_time_nothing_is_posted_and_without_messages_nothing_is_asked_for(empty_dynamodb: Stubbed) -> None:

@@ -1,12 +1,10 @@
 """A transaction that is decided from an earlier journal entry: a reversal, and the resolution of a hold."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from conditional_writes import Check, Condition, Deadline, Key, Put, Update, absent, key, version_is
 from conditional_writes.core.items import to_dynamodb
@@ -14,12 +12,11 @@ from ledger.batch_poster import BatchPoster
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_item
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.fold import Commit, QueuedTransaction
+from ledger.fold import QueuedTransaction
 from ledger.lines import Lines
 from tests.support import samples
 from tests.support.folding import (
     ALICE_AND_BOB,
-    NOBODY,
     TABLES,
     fold,
     folded_in_batches,
@@ -27,8 +24,7 @@ from tests.support.folding import (
     message_of,
     outcome_of,
 )
-from tests.support.replaying import Ledger
-from tests.support.samples import ALICE, NOW, opening, payment, reversing, transfer, voiding
+from tests.support.samples import ALICE, NOW, payment, reversing, transfer, voiding
 from tests.unit.stubs import Stubbed
 from workers.queue_messages import Waiting
 
@@ -41,25 +37,6 @@ def entry_of(transaction: TransactionMessage, amount: str = "-30") -> JournalEnt
 ALICES = items_of(ALICE)
 PAID_KEY = TABLES.entry_key(EntryId("alice", "t-1"))
 PAID = {PAID_KEY: entry_item(entry_of(payment(-30)))}
-
-
-def test_a_plan_decides_it_from_the_entry_in_the_table_once() -> None:
-    first, repeated = fold([reversing(), reversing()], ALICES | PAID).outcomes
-    assert (first.amount, first.balance_after, first.replayed) == (30, 130, False)
-    assert repeated == replace(first, replayed=True)
-
-
-def test_a_plan_decides_it_from_an_entry_of_the_same_batch() -> None:
-    paid, reversed_ = fold([payment(-30), reversing()], ALICES).outcomes
-    assert (paid.balance_after, reversed_.balance_after) == (70, 100)
-
-
-def test_it_goes_back_to_the_queue_while_the_entry_is_absent_and_holds_up_no_other() -> None:
-    early, paid = fold([reversing(), payment(-30)], ALICES).dispositions
-    sentence = "of_transaction_id: account 'alice' has no transaction 't-1'"
-    assert early == Waiting(ReasonCode.UNKNOWN_TRANSACTION, sentence)
-    assert outcome_of(paid).balance_after == 70
-    assert not fold([reversing()], ALICES).writes
 
 
 COUNT = key("reversals", account_id="alice", transaction_id="t-1")
@@ -110,25 +87,6 @@ def test_reversals_of_one_transaction_in_one_commit_are_one_write_and_a_rejected
     assert (counted["amount"], counted["version"], counted["reversed_by"]) == (4, 2, "r-1")
 
 
-@pytest.mark.parametrize("account_id", ["alice", "bob"])
-def test_a_reversal_that_was_posted_is_replayed_and_counted_once(account_id: str) -> None:
-    """On a first delivery its own entries aren't read: the refused commit hands them back."""
-    reversal = reversing(amount=2, account_id=account_id, of_account_id="alice")
-    items = after(TRANSFERRED, reversal)
-    poster = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
-    for receive_count in (1, 2):
-        message = message_of(reversal, receive_count)
-        observed = {each: items.get(each) for each in poster.keys_of([message], items)}
-        commit = Commit(TABLES, True, [message], {}, datetime.fromisoformat(NOW))
-        plan = commit.plan(observed)
-        if receive_count == 1:
-            assert plan.writes
-            handed_back = {each.key: items[each.key] for each in plan.writes if each.key.table == "journal"}
-            plan = commit.plan(observed | handed_back)
-        assert not plan.writes
-        assert outcome_of(plan.result.dispositions[message]).replayed
-
-
 def posted(dynamodb: Stubbed, *transactions: TransactionMessage) -> list[QueuedTransaction]:
     messages = list(map(message_of, transactions))
     BatchPoster(dynamodb.client, TABLES, Lines(dynamodb.client, "locks")).post(messages, Deadline.after(60))
@@ -164,8 +122,3 @@ def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(empty_dynamod
     for table in ("journal", "reversals"):
         assert [key["transaction_id"]["S"] for key in entries_asked_for(empty_dynamodb, 0, table)] == ["t-1"]
     assert outcome_of(message.disposition).balance_after == 130
-
-
-def test_the_journal_replay_decides_it_from_the_entry_too() -> None:
-    messages = [opening("-100"), payment(-30), reversing(), reversing("r-1", transaction_id="r-2")]
-    assert Ledger.of(messages).mismatches() == []

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from ledger.core.accounts import CLOCK_SKEW, Account, posting_time, time_of, timestamp
 from tests.support.samples import ALICE, BOB, NOW, alice, changed
@@ -44,17 +43,6 @@ def test_a_time_that_is_too_far_ahead_or_damaged_does_not_count(last: str) -> No
     assert posting_time(AT, [posted(CLOCK_SKEW + MILLISECOND)]) == NOW
     both = [alice(posted_at=last), posted(MILLISECOND, BOB)]
     assert posting_time(AT, both) == timestamp(AT + MILLISECOND)
-
-
-@given(st.lists(st.tuples(st.timedeltas(timedelta(0), timedelta(1)), st.timedeltas(timedelta(0), CLOCK_SKEW))))
-def test_it_never_goes_back_whatever_the_clocks_of_the_workers_are(steps: list[tuple[timedelta, timedelta]]) -> None:
-    """Each step: the time that passes, and how far the worker's clock is ahead of the slowest one."""
-    account, true_time = ALICE, AT
-    for passed, ahead in steps:
-        true_time += passed
-        time = posting_time(true_time + ahead, [account])
-        assert (account.posted_at or "") <= time <= timestamp(true_time + CLOCK_SKEW)
-        account = changed(account, posted_at=time)
 
 
 @given(times, times)

@@ -97,22 +97,6 @@ def test_each_profile_has_a_request_of_its_own_and_they_are_sent_in_parallel(emp
     assert sorted(request["Key"]["account_id"]["S"] for request in empty_dynamodb.parameters) == ["a", "b"]
 
 
-@pytest.mark.usefixtures("one_call_at_a_time")
-def test_each_message_gets_its_own_disposition_whosever_profile_it_is_about(empty_dynamodb: Stubbed) -> None:
-    photo = {"photo": "x" * 400_000}
-    messages = [
-        update(1, {"theme": "dark"}),
-        update(1, {"theme": "dark"}, account_id="bob"),
-        update(1, photo),
-        update(1, {"theme": "dark"}, account_id="carol"),
-        update(1, photo, account_id="bob"),
-    ]
-    written(empty_dynamodb, *messages)
-    large = ReasonCode.ITEM_TOO_LARGE
-    assert dispositions(*messages) == [DONE, DONE, large, DONE, large]
-    assert empty_dynamodb.operations == ["UpdateItem"] * 3, "none for what has no room"
-
-
 @pytest.mark.parametrize(("first_request", "entries", "done"), [(0, 111, 2), (1, 89, 1)])
 def test_what_was_written_before_an_error_is_done(
     empty_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch, first_request: int, entries: int, done: int
@@ -181,11 +165,3 @@ def test_without_time_or_messages_nothing_is_sent(empty_dynamodb: Stubbed) -> No
     assert dispositions(*messages) == ["DeadlinePassed"] * 2
     assert written(empty_dynamodb) == (0, 0, 0)
     assert empty_dynamodb.operations == []
-
-
-@pytest.mark.parametrize(("depth", "size"), [(1, 100), (2, 95), (16, 27)])
-def test_a_message_of_this_size_is_written_together(empty_dynamodb: Stubbed, depth: int, size: int) -> None:
-    path = tuple(f"level {number}" for number in range(depth))
-    message = update(1, {f"entry {number}": number for number in range(size)}, path=path)
-    assert written(empty_dynamodb, message) == (size, 0, 0)
-    assert empty_dynamodb.operations == ["UpdateItem"]
