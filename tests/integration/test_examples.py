@@ -91,7 +91,7 @@ def test_of_two_who_rename_an_item_none_is_lost_and_unknown_attributes_stay(ever
 
     stage = Stage("optimistic_locking", {"id": "i", "name": "before", "lock_version": 1, "price": 7})
     workers = [lambda _, name=name: stage.example.rename("i", name) for name in "ab"]
-    tried = explore(*workers, setup=stage.on, check=both_renamed, budget=20_000 if every_case else 25)
+    tried = explore(*workers, setup=stage.on, check=both_renamed, budget=20_000 if every_case else 10)
     assert tried.is_complete or not every_case
     with Engine() as engine, pytest.raises(LookupError):
         Stage("optimistic_locking").on(engine).example.rename("i", "ours")
@@ -127,7 +127,7 @@ def test_a_payment_that_is_delivered_twice_is_posted_once_beside_another(every_c
             pay(-371, "p-3")
 
     for second in (lambda _: pay(-200), lambda _: pay(-30, "p-2")):
-        budget = 20_000 if every_case else 25
+        budget = 20_000 if every_case else 10
         explore(lambda _: pay(-200), second, setup=stage.on, check=posted_once, budget=budget)
 
 
@@ -149,7 +149,7 @@ def test_of_two_who_set_entries_none_is_lost_and_an_older_value_does_not_win(
         assert (stage.item(pk="k") or {})["m"] == older | {"a": "1", "b": "1"}
 
     workers = [lambda _, name=name: stage.example.set_entry("k", "m", name, "1", AT) for name in "ab"]
-    explore(*workers, setup=new_processes, check=both_are_there, budget=20_000 if every_case else 25)
+    explore(*workers, setup=new_processes, check=both_are_there, budget=20_000 if every_case else 10)
 
 
 def test_a_job_that_two_start_has_one_result_and_its_own_error_gives_the_lock_back() -> None:
