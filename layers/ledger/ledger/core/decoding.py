@@ -36,7 +36,7 @@ def decode_json[Message](
     expectations: dict[str, str] | None = None,
     most_bytes: int = MAXIMUM_BODY_BYTES,
 ) -> Message:
-    """The message in a body. Raises InvalidMessage, also for an id that can't be seen, or that looks like another one.
+    """The message in a body. Raises InvalidMessage, also for what `check_fields` refuses.
 
     `expectations` has sentences for people by msgspec's own, which are for programmers.
     """
@@ -49,7 +49,7 @@ def decode_json[Message](
         raise InvalidMessage(sentence_of(error, expectations)) from None
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidMessage(_why_not_json(body, error)) from None
-    check_ids("", message)
+    check_fields("", message)
     return message
 
 
@@ -59,28 +59,21 @@ def check_names(body: str) -> None:
     _names_once.decode(body)
 
 
-def check_ids(prefix: str, decoded: Any) -> None:
-    """Checks the fields of a struct that are ids, as `check_id` does. `prefix` comes before their names."""
+def check_fields(prefix: str, decoded: Any) -> None:
+    """Checks the fields of a struct that are ids, as `check_id` does, and those that are times.
+
+    `prefix` comes before their names. Raises InvalidMessage, also for a time without a date in UTC.
+    """
     kind: Any = type(decoded)
-    for field in _id_fields(kind):
+    for field, name in _id_fields(kind):
         if (text := getattr(decoded, field)) is not None:
-            check_id(f"{prefix}{field}", text)
-
-
-def check_times(prefix: str, decoded: Any) -> None:
-    """Checks the fields of a struct that are times, as `check_time` does."""
-    kind: Any = type(decoded)
-    for field in _time_fields(kind):
-        check_time(f"{prefix}{field}", getattr(decoded, field))
-
-
-def check_time(field: str, time: datetime | None) -> None:
-    """Raises InvalidMessage for a time without a date in UTC."""
-    try:
-        if time is not None:
-            time.astimezone(UTC)
-    except OverflowError:
-        raise InvalidMessage(f"{field}: expected a time between the years 1 and 9999 in UTC") from None
+            check_id(f"{prefix}{name}", text)
+    for field, name in _time_fields(kind):
+        try:
+            if (time := getattr(decoded, field)) is not None:
+                time.astimezone(UTC)
+        except OverflowError:
+            raise InvalidMessage(f"{prefix}{name}: expected a time between the years 1 and 9999 in UTC") from None
 
 
 _EXPECTATIONS = {
@@ -132,19 +125,19 @@ without dots and the null notehead."""
 
 
 @functools.cache
-def _id_fields(kind: type) -> tuple[str, ...]:
+def _id_fields(kind: type) -> tuple[tuple[str, str], ...]:
     return _fields_of(kind, Id, Id | None)
 
 
 @functools.cache
-def _time_fields(kind: type) -> tuple[str, ...]:
+def _time_fields(kind: type) -> tuple[tuple[str, str], ...]:
     return _fields_of(kind, Time, Time | None)
 
 
-def _fields_of(kind: type, *types: object) -> tuple[str, ...]:
-    """The names of the struct's fields of these types."""
+def _fields_of(kind: type, *types: object) -> tuple[tuple[str, str], ...]:
+    """The names of the struct's fields of these types: in Python, and in a body."""
     fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else ()
-    return tuple(field.name for field in fields if field.type in types)
+    return tuple((field.name, field.encode_name) for field in fields if field.type in types)
 
 
 ALPHABETS = ("LATIN", "GREEK", "CYRILLIC")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ledger.core.decoding import Id, Time, check_names, check_time, decode_json
+from ledger.core.decoding import Id, Time, check_names, decode_json
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.values import exact
 
@@ -92,7 +92,6 @@ def decode(body: str) -> ProfileMessage:
         message = decode_json(body, _update_decoder, _EXPECTATIONS)
     else:
         message = decode_json(body, _erasure_decoder)
-    check_time("as_of", message.as_of)
     check_names(body)
     return message
 

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import msgspec
 
-from ledger.core.decoding import check_time
-
 Version = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 
@@ -23,9 +21,6 @@ def check_times(from_time: datetime | None, to_time: datetime | None) -> None:
 
 
 def change_times_to_utc(request: msgspec.Struct) -> None:
-    """Raises InvalidMessage for a time without a date in UTC."""
-    for field in msgspec.structs.fields(request):
-        value = getattr(request, field.name)
-        if isinstance(value, datetime):
-            check_time(field.encode_name, value)
-            msgspec.structs.force_setattr(request, field.name, value.astimezone(UTC))
+    for field in request.__struct_fields__:
+        if isinstance(value := getattr(request, field), datetime):
+            msgspec.structs.force_setattr(request, field, value.astimezone(UTC))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.decoding import SHARD, TELLERS_OWN, check_id, check_ids, check_names, check_times, decode_json
+from ledger.core.decoding import SHARD, TELLERS_OWN, check_fields, check_id, check_names, decode_json
 from ledger.core.limits import NAME_PATTERN
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
 from ledger.core.rules import RULES
@@ -68,7 +68,6 @@ def decode(body: str) -> TransactionMessage:
     for field in _numbers[envelope.type]:
         if getattr(message, field) is not None:
             _check_spelling(field, getattr(envelope, field))
-    check_times("", message)
     for field in message.nested:
         _check_nested(field, getattr(message, field), getattr(envelope, field))
     _check_job(message)
@@ -129,8 +128,7 @@ def _check_nested(field: str, given: Any, envelopes: Any) -> None:
     for place, element in _by_place(given).items():
         if isinstance(place, str):
             check_id(field, place)
-        check_ids(f"{field}: {place}: ", element)
-        check_times(f"{field}: {place}: ", element)
+        check_fields(f"{field}: {place}: ", element)
         for number in _NESTED_NUMBERS:
             if getattr(element, number, None) is not None:
                 _check_spelling(f"{field}: {place}: {number}", getattr(spelled[place], number))
