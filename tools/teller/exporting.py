@@ -31,7 +31,7 @@ from tools.teller.progress import progress_bar
 
 SEGMENTS = 64
 """Of each table. After a break those that are whole are kept."""
-PART_BYTES = 2**27
+PART_BYTES = 2**26
 """Of the rows that DuckDB sorts, in memory, as JSON."""
 PARQUET = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 20480"
 QUERIES = Path(__file__).parent / "queries"
