@@ -50,10 +50,11 @@ def test_the_invariants_hold_after_any_steps(aws: Endpoint, dynamodb: Endpoint, 
             break
         round_seed = random.SystemRandom().randrange(2**32)
     say("; ".join(f"{number} {kind} {result}" for (kind, result), number in sorted(tally.outcomes.items())))
-    assert tally.done["tickets"] > 0, "workers should meet in lines"
-    assert tally.done["entries on shards"] > 0, "the pool should be paid into"
-    posted = {kind for kind, result in tally.outcomes if result == "POSTED"}
-    assert posted == TRANSACTION_TYPES.keys(), "each type should be posted"
+    if examples == EXAMPLES:
+        assert tally.done["tickets"] > 0, "workers should meet in lines"
+        assert tally.done["entries on shards"] > 0, "the pool should be paid into"
+        posted = {kind for kind, result in tally.outcomes if result == "POSTED"}
+        assert posted == TRANSACTION_TYPES.keys(), "each type should be posted"
 
 
 def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int, examples: int) -> None:
