@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
+from conditional_writes.core.prepared import current
 from ledger.core.accounts import Account
 from ledger.core.journal import Outcome
 from ledger.core.transaction_types import decode
@@ -184,7 +185,11 @@ class Ledger:
         which = "index" if "IndexName" in body else " ".join(sorted(name.rpartition("-")[2] for name in names))
         with self._noting:
             self.calls.append(f"{model.name} {which}".strip())
-        self.before_call(model.name, body)
+        before = current.set(None)  # what others do meanwhile is no part of this request
+        try:
+            self.before_call(model.name, body)
+        finally:
+            current.reset(before)
         params["body"] = json.dumps(body).encode()
 
     # What became of it, and damage to it
