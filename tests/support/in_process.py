@@ -73,7 +73,7 @@ class _Direct:
         return json.loads(response.content or "{}")
 
     def get_waiter(self, _: str) -> Any:
-        """What was made is there at once."""
+        """A new table or queue is there at once."""
         return SimpleNamespace(wait=lambda **_: None)
 
     def get_paginator(self, name: str) -> Any:
@@ -89,7 +89,7 @@ class _Direct:
 
 @contextlib.contextmanager
 def _found_out_once() -> Iterator[None]:
-    """What botocore finds out anew for each request: a client's address, and an event's other name. Each takes 5 %."""
+    """botocore finds out a client's address and an event's other name anew for each request. Each takes 5 %."""
     resolve, alias = EndpointRulesetResolver.construct_endpoint, EventAliaser._alias_event_name
     addresses, names = WeakKeyDictionary[Any, Any](), dict[str, str]()
 

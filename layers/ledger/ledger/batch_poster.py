@@ -337,7 +337,7 @@ class _Group(Struct, eq=False):
                 self._finish(messages, fold)
 
     def _end_of_turn(self) -> list[Write]:
-        """What ends the shared turn, if the next batch is the last one in it."""
+        """The write that ends the shared turn, if the next batch is the last one in it."""
         if not self.turn or not self.turn.ticket or self.batches or self.turn.groups != [self]:
             return []
         return [self.poster.lines.end_of_shared_turn(self.turn.ticket)]
@@ -348,9 +348,17 @@ class _Group(Struct, eq=False):
         tickets: Mapping[Key, Ticket | Mark],
         last_writes: Sequence[Write] = (),
     ) -> Commit:
-        of = self.poster
-        accounts = (of.double_entry, of.first_shard)
-        return Commit(of.tables, of.minor_units, messages, tickets, datetime.now(UTC), *accounts, last_writes)
+        poster, now = self.poster, datetime.now(UTC)
+        return Commit(
+            poster.tables,
+            poster.minor_units,
+            messages,
+            tickets,
+            now,
+            poster.double_entry,
+            poster.first_shard,
+            last_writes,
+        )
 
     def _read_again(self, messages: Sequence[QueuedTransaction], fold: Fold) -> None:
         """The batch is next again, with the items that its decisions depend on, too."""

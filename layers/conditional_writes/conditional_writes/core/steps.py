@@ -1,6 +1,6 @@
 """The steps of a call: the requests and pauses that a driver takes one after another, until the call's deadline.
 
-What a call does is written once. A function of steps is a generator: it yields a step, and gets its answer or its
+A call's work is written once. A function of steps is a generator: it yields a step, and gets its answer or its
 error. `blocking` makes a function of it that takes the steps in its thread. `conditional_writes.asyncio` makes one that
 awaits them.
 """

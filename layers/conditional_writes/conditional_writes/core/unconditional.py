@@ -116,7 +116,7 @@ def write_all(
 ) -> Steps[None]:
     """Makes the requests, each `{"PutRequest": …}` or `{"DeleteRequest": …}` of another item of one table.
 
-    25 a request, and one write unit for each KB. What DynamoDB throttles is sent again. Raises DeadlinePassed, with the
+    25 a request, and one write unit for each KB. Throttled items are sent again. Raises DeadlinePassed, with the
     work that `doing` names, if not all are written by then, and botocore's errors.
     """
     unwritten, pauses = list(requests), growing_pauses()
