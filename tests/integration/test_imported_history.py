@@ -161,15 +161,19 @@ def row(old: str, new: str) -> str:
         (row("-800", "-801"), "line 2: of the accounts: balance: 'alice' has -700.5, its history ends with -701.5"),
         (row("-800", "1e99"), "line 7: "),
         (row("99.50", "99"), "line 4: balance_after: expected 99.5, got 99"),
+        (row("99.50", f"1e{'9' * 20}"), "line 4: balance_after: expected 99.5, got 1e999"),
+        (row("2024-05-01T10:00:00+02:00", "0001-01-01T00:00:00+02:00"), "line 2: posted_at: expected a time between"),
         (row("2025-05-02T", "2024-05-01T"), "line 7: posted_at: expected a time not before 2024-05-02T00:00:00.500"),
         (row("2025-05-02T", "2125-05-02T"), "and not after now, got 2125-05-02T00:00:00Z"),
         (row("2025-05-02T00:00:00Z", "2025-05-02"), "line 7: posted_at: expected an ISO 8601 time with its offset"),
         (row('"{""branch"": ""7""}"', "[7]"), "line 2: metadata: expected `object | null`, got `array`"),
+        (row('"{""branch"": ""7""}"', "[" * 9_000), "line 2: metadata: expected an object in JSON"),
+        (row('""7""', '""7"", ""branch"": ""8""'), "line 2: branch: expected it once"),
         (row("alice,c-3,-800", "alice,-800"), "line 7: 6 cells, expected 7, as many as the header has"),
         (row("amount,", "sum,"), "line 1: expected a header of account_id, transaction_id, amount, posted_at,"),
         (HISTORY[:-1], "expected a line break at its end: the file may be cut off there"),
         ("", "expected a line break at its end"),
-        (row("Salary", "\udcff").encode(errors="surrogateescape"), "can't decode byte 0xff"),
+        (row("c-3", "\udcff").encode(errors="surrogateescape"), "history.csv: line 7: expected UTF-8, got the byte 0xff"),
     ],
 )  # fmt: skip
 def test_a_wrong_row_is_named_and_nothing_is_left(tmp_path: Path, history: str | bytes, expected: str) -> None:
@@ -177,6 +181,17 @@ def test_a_wrong_row_is_named_and_nothing_is_left(tmp_path: Path, history: str |
         made(tmp_path, history=history)
     assert expected in "\n".join([raised.value.reason, *raised.value.details])
     assert not (tmp_path / "made").exists()
+
+
+def test_a_wrong_row_of_the_accounts_is_named_with_its_file(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"accounts\.csv: line 5: expected a line break at its end"):
+        made(tmp_path, ACCOUNTS + "dave")
+
+
+def test_a_file_is_no_new_directory(tmp_path: Path) -> None:
+    (tmp_path / "made").touch()
+    with pytest.raises(Failure, match=r"made can't be made: File exists"):
+        made(tmp_path)
 
 
 def test_dynamodbs_import_takes_the_files_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

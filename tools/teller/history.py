@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, as_completed
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ledger.core.accounts import time_of, timestamp
-from ledger.core.decoding import TELLERS_OWN, check_id, sentence_of
+from ledger.core.decoding import TELLERS_OWN, check_id, check_names, sentence_of
 from ledger.core.journal import FORMAT, seal_of_form
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import RULES, Status
@@ -99,7 +99,10 @@ def make(
 
     `progress` is told of each bucket that is made.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{directory} can't be made: {error.strerror}") from None
     if any(directory.iterdir()):
         raise Failure(f"{directory} isn't empty: name another directory")
     number = number_of_buckets(history)
@@ -154,12 +157,15 @@ def _split(found: Iterator[AccountRow | HistoricRow], buckets: Path, name: str, 
 def _account_rows(path: Path) -> Iterator[AccountRow]:
     """Raises Failure for a row that is no account: `teller import --dry-run` names all of them."""
     with path.open("rb") as file:
-        for row in rows(file, is_csv=is_csv(path)):
-            try:
-                message = message_of(row)
-            except InvalidMessage as error:
-                raise Failure(f"{path}: line {row.line:,}: {error}") from None
-            yield AccountRow(row.line, message.account_id, message.currency, message.balance, row.body)
+        try:
+            for row in rows(file, is_csv=is_csv(path)):
+                try:
+                    message = message_of(row)
+                except InvalidMessage as error:
+                    raise Failure(f"{path}: line {row.line:,}: {error}") from None
+                yield AccountRow(row.line, message.account_id, message.currency, message.balance, row.body)
+        except NotReadable as error:
+            raise NotReadable(f"{path}: {error}") from None
 
 
 def _historic_rows(path: Path) -> Iterator[HistoricRow]:
@@ -168,12 +174,22 @@ def _historic_rows(path: Path) -> Iterator[HistoricRow]:
         file.seek(max(0, path.stat().st_size - 1))
         if file.read() != b"\n":
             raise NotReadable(f"{path}: expected a line break at its end: the file may be cut off there")
-    with path.open(encoding="utf-8-sig", newline="") as text:
-        reader = csv.reader(text, strict=True)
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+        reader = csv.reader(map(_in_utf_8, text), strict=True)
         try:
             yield from _rows_of(reader)
-        except (NotReadable, csv.Error, UnicodeDecodeError) as error:
+        except (NotReadable, csv.Error) as error:
             raise NotReadable(f"{path}: line {max(1, reader.line_num):,}: {error}") from None
+        except UnicodeEncodeError as error:
+            byte = f"{ord(error.object[error.start]) - 0xDC00:#04x}"
+            raise NotReadable(f"{path}: line {reader.line_num + 1:,}: expected UTF-8, got the byte {byte}") from None
+
+
+def _in_utf_8(line: str) -> str:
+    """The line. Raises UnicodeEncodeError for a byte that was escaped when the line was decoded."""
+    if not line.isascii():
+        line.encode()
+    return line
 
 
 def _rows_of(reader: Any) -> Iterator[HistoricRow]:
@@ -308,7 +324,7 @@ def _item(row: HistoricRow, account: _Account | None, name: str, now: str) -> by
         balance = normalized(EXACT.add(account.balance, message.amount))
     except ArithmeticError:
         raise InvalidMessage("amount: the balance would need more than 38 digits") from None
-    if row.balance_after and (not is_json_number(row.balance_after) or Decimal(row.balance_after) != balance):
+    if row.balance_after and not _is_spelling_of(balance, row.balance_after):
         raise InvalidMessage(f"balance_after: expected {format_decimal(balance)}, got {row.balance_after}")
     if row.transaction_id in account.ids:
         raise InvalidMessage(f"transaction_id: {row.transaction_id!r} is in the file before")
@@ -353,6 +369,13 @@ def _json(value: object) -> str:
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
+def _is_spelling_of(number: Decimal, text: str) -> bool:
+    try:
+        return is_json_number(text) and Decimal(text) == number
+    except InvalidOperation:
+        return False  # its exponent is beyond any number's
+
+
 def _message_of(row: HistoricRow, currency: str) -> HistoricTransaction:
     check_id("transaction_id", row.transaction_id)
     if row.transaction_id.startswith(TELLERS_OWN):
@@ -370,10 +393,11 @@ def _message_of(row: HistoricRow, currency: str) -> HistoricTransaction:
     try:
         if row.metadata:
             fields["metadata"] = msgspec.json.decode(row.metadata)
+            check_names(row.metadata)
         return msgspec.convert(fields, HistoricTransaction)
     except msgspec.ValidationError as error:
         raise InvalidMessage(sentence_of(error)) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidMessage(f"metadata: expected an object in JSON; {error}") from None
 
 
@@ -383,4 +407,7 @@ def _posted_at(text: str) -> str:
         raise InvalidMessage(
             f'posted_at: expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z", got {text!r}'
         )
-    return timestamp(time)
+    try:
+        return timestamp(time)
+    except OverflowError:
+        raise InvalidMessage("posted_at: expected a time between the years 1 and 9999 in UTC") from None

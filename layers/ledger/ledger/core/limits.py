@@ -67,10 +67,11 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if (self.amount is None) == (self.number is None):
             return "expected an amount or a number"
         for field in ("amount", "number"):
-            if (value := getattr(self, field)) is not None:
+            if (given := getattr(self, field)) is not None:
+                value = exact(field, given)
                 if value < 0 or (field == "number" and value != value.to_integral_value()):
                     return f"{field}: expected {'a whole number of ' if field == 'number' else ''}0 or more"
-                force_setattr(self, field, exact(field, value))
+                force_setattr(self, field, value)
         if (self.of is Of.BALANCE) != (self.per is None):
             return "per: expected transaction, day or month, of debits and of credits alone"
         if self.number is not None and self.per not in (Per.DAY, Per.MONTH):
