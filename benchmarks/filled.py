@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.own_attributes import WRITE_ID
 from ledger.core.accounts import Account, account_item, timestamp
-from ledger.core.journal import JournalEntry, Sender, Sent, entry_item, outcome_of, seal_of
+from ledger.core.journal import JournalEntry, Sender, Sent, entry_item, seal_of
 from ledger.core.rules import RULES
 from ledger.core.transaction_types import OpenAccount, Transaction
 from ledger.core.transaction_types.base import Context
@@ -49,10 +49,8 @@ class Ledger:
         keys: dict[str, Any] = {"account_id": name, "transaction_id": self.transaction_id(version), "currency": "EUR"}
         payment = {"amount": Decimal("12.34"), "description": "A payment by card"}
         message = Transaction(**keys, **payment) if before else OpenAccount(**keys)
-        [decision] = message.decide([before], Context())
-        account = message.next_account(before, decision, self.time_of(version))
-        assert account
-        outcome, request = outcome_of(decision, account, self.time_of(version)), message.canonical_payload()
+        [(account, outcome)] = message.decided([before], Context(posted_at=self.time_of(version)))
+        request = message.canonical_payload()
         sender = Sender(Sent("AROA4EXAMPLE7PAYMENTS:payments-api", str(uuid.UUID(int=version)), self.time_of(version)))
         entry = JournalEntry(name, *message.home_entry_id, request, outcome, sender, RULES)
         entry = replace(entry, seal=seal_of(account.seal, entry))

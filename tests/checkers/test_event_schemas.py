@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core import outcome_events
 from ledger.core.accounts import timestamp
-from ledger.core.journal import JournalEntry, entry_item, outcome_of
+from ledger.core.journal import JournalEntry, entry_item
 from ledger.core.outcome_events import OutcomeEvent, outcome_event, refusal_event
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.reversals import Reversal
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
-from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.transaction_types.base import TransactionMessage, outcome_of
 from ledger.core.transaction_types.legs import MOST_LEGS
 from ledger.core.values import normalized
 from tests.checkers import outcomes
@@ -60,8 +60,8 @@ def entry_of(
     message: TransactionMessage, account_id: str, decision: Decision, version: int = 1, held: Decimal = Decimal(0)
 ) -> JournalEntry:
     """The entry of this decision, which leaves so much `held`."""
-    after = replace(ALICE, version=version, held=held)
-    return samples.entry_of(message, outcome_of(decision, after, timestamp(NOW)), account_id)
+    after = replace(ALICE, version=version, held=held, posted_at=timestamp(NOW))
+    return samples.entry_of(message, outcome_of(decision, after), account_id)
 
 
 def told(*arguments: Any, **fields: Any) -> Event:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.limits import Exceeded
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status
@@ -39,7 +39,7 @@ def decide(
     """Decides a transaction for its accounts. Raises NotYet, as the product's decision does."""
     known, decided = context or Context(posted_at=NOW), []
     for before, decision in zip(accounts, message.decide(accounts, known), strict=True):
-        after = message.next_account(before, decision, known.posted_at, known)
+        after = message.next_account(before, decision, known)
         assert after is not None
         after = replace(after, posted_at=None)
         by = decision.rejecting_account_id
@@ -65,20 +65,15 @@ class Ledger:
         context = Context(self.entries.get, self.reversed_of, self.minor_units, posted_at)
         account_ids = message.all_account_ids(context)
         before = [self.accounts.get(account_id) for account_id in account_ids]
-        decisions = message.decide(before, context)
-        assert len(decisions) == len(account_ids)
-        assert len({(decision.reason, decision.rejecting_account_id) for decision in decisions}) == 1
+        decided = message.decided(before, context)
+        assert len({(outcome.reason, outcome.rejecting_account_id) for _, outcome in decided}) == 1
         outcomes = []
-        for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
-            after = message.next_account(account, decision, posted_at, context)
-            assert after
+        for account_id, (after, outcome) in zip(account_ids, decided, strict=True):
             assert after.account_id == account_id
-            outcome = outcome_of(decision, after, posted_at)
             outcomes.append(outcome)
             entry = entry_of(message, outcome, account_id, after.seal)
-            after = replace(after, seal=entry.seal)
-            self.accounts[account_id] = after
-            self.states.setdefault(account_id, []).append(after)
+            self.accounts[account_id] = replace(after, seal=entry.seal)
+            self.states.setdefault(account_id, []).append(self.accounts[account_id])
             self.entries[entry.entry_id] = entry
         self._count(message, outcomes[0])
         return tuple(outcomes)

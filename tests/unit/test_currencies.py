@@ -84,11 +84,9 @@ def after(message: TransactionMessage, currency: str, places: int | None, contex
     known = {name: an_account(currency, places, account) for name, account in (("alice", ALICE), ("bob", BOB))}
     ids = message.all_account_ids(context)
     before = [None if message.opened_account(None) else known[name] for name in ids]
-    accounts = []
-    for account, decision in zip(before, message.decide(before, context), strict=True):
-        assert decision.reason is None
-        accounts.append(message.next_account(account, decision, NOW))
-    return [account for account in accounts if account]
+    decided = message.decided(before, context)
+    assert all(outcome.reason is None for _, outcome in decided)
+    return [account for account, _ in decided]
 
 
 def test_each_type_with_an_amount_or_a_limit_is_tried() -> None:
@@ -147,11 +145,10 @@ def test_an_account_without_the_rule_takes_any_decimals(whole: int, finer: int) 
 @given(codes, st.booleans())
 def test_the_rule_is_recorded_when_the_account_is_opened(currency: str, is_on: bool) -> None:
     message = opening("0", currency)
-    [decision] = message.decide([None], Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units))
-    account = message.next_account(None, decision, NOW)
+    context = Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units, posted_at=NOW)
+    [(account, outcome)] = message.decided([None], context)
     places = MINOR_UNITS[currency] if is_on else None
-    assert account
-    assert account.decimal_places == decision.decimal_places == places
+    assert account.decimal_places == outcome.decimal_places == places
 
 
 def test_a_transfer_has_no_more_decimals_than_either_of_its_accounts_may_have() -> None:

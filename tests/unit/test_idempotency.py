@@ -6,9 +6,10 @@ from typing import NoReturn
 import pytest
 from msgspec.structs import replace
 
-from ledger.core.journal import JournalEntry, outcome_of
+from ledger.core.journal import JournalEntry
 from ledger.core.reason_codes import UnknownAccount
 from ledger.core.rules import Decision, RejectionReason
+from ledger.core.transaction_types.base import outcome_of
 from ledger.fold import Once
 from tests.support import samples
 from tests.support.samples import ALICE, NOW
@@ -18,7 +19,7 @@ REJECTED = Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT
 
 
 def entry_of(decision: Decision) -> JournalEntry:
-    return samples.entry_of(samples.payment(), outcome_of(decision, replace(ALICE, version=8), NOW))
+    return samples.entry_of(samples.payment(), outcome_of(decision, replace(ALICE, version=8, posted_at=NOW)))
 
 
 @pytest.mark.parametrize("disabled", ["true", "1", ""], ids=repr)

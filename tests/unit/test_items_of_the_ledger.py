@@ -19,19 +19,17 @@ from ledger.core.journal import (
     Sent,
     entry_from_item,
     entry_item,
-    outcome_of,
 )
 from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES
-from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.transaction_types.base import TransactionMessage, outcome_of
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, CLOSED, NOW, SENDER, entry_of, payment, posting, reversing, transfer
 
-POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), replace(ALICE, version=8), NOW)
-REJECTED = outcome_of(
-    Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), replace(ALICE, version=8), NOW
-)
+AFTER = replace(ALICE, version=8, posted_at=NOW)
+POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), AFTER)
+REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), AFTER)
 
 
 HELD = replace(

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
-from ledger.core.journal import JournalEntry, outcome_of, seal_of
+from ledger.core.journal import JournalEntry, seal_of
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.replaying import mismatches
 from tests.support.samples import NOW, entry_of, opening, payment
@@ -21,10 +21,8 @@ def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> 
     """Alice's account and journal after these transactions, the first of which opens it."""
     account, entries = None, []
     for transaction, posted_at in zip(transactions, times or [NOW] * len(transactions), strict=True):
-        [decision] = transaction.decide([account], Context())
-        account = transaction.next_account(account, decision, posted_at)
-        assert account
-        entries.append(entry_of(transaction, outcome_of(decision, account, posted_at), before=account.seal))
+        [(account, outcome)] = transaction.decided([account], Context(posted_at=posted_at))
+        entries.append(entry_of(transaction, outcome, before=account.seal))
         account = replace(account, seal=entries[-1].seal)
     assert account
     return account, entries

@@ -63,7 +63,7 @@ def test_the_amounts_of_each_currency_sum_to_zero() -> None:
 
 def test_interest_that_was_due_may_be_charged_below_the_limit_and_not_a_cent_more() -> None:
     before = alice(balance=-50, interest=Interest(Decimal("0.12")), posted_at="2026-03-01T00:00:00.000+00:00")
-    then = before.as_of("2026-04-01T00:00:00.000+00:00")
+    then = before.at("2026-04-01T00:00:00.000+00:00")
     due = then.interest.due
     assert 0 < due < 1
     after = replace(then, balance=before.balance - due, interest=replace(then.interest, due=Decimal(0)))

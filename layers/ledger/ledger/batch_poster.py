@@ -247,7 +247,14 @@ class _Group(Struct, eq=False):
     def post(self, known: Observed) -> None:
         """Sets the messages' dispositions, unless the group comes to need a shared turn.
 
-        `known` has items that were read before. The others are read.
+        `known` has items that were read before. The others are read. Each commit has the next messages, as many as fit.
+
+        If a commit loses an account to another writer, the next try is made at once. If the group loses the account
+        again, it waits in the account's line before the next try: a quiet account is hardly lost twice.
+
+        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
+        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. If AWS is in trouble, messages
+        without a disposition can be tried again. Tickets that the group holds then are left to lapse.
         """
         try:
             self._read(known)
@@ -259,7 +266,16 @@ class _Group(Struct, eq=False):
                 self._line_up(min(contended))  # one line for groups that share several accounts
             self.batches = self.batches or [self.messages]
             while self.batches:
-                self._commit_next()
+                messages, started = self.batches.pop(), time.monotonic()
+                plan = self._commit(messages).plan
+                try:
+                    written = write(self.poster.client, plan, self.items, self.deadline, stop=self._has_accounts)
+                except Exception as error:
+                    if not is_about_content(error):
+                        raise
+                    self._halve(messages, error)
+                else:
+                    self._take(messages, written, started)
                 if self.needs_shared_turn and not self.turn:
                     return
             for key, ticket in self.tickets.items():
@@ -280,7 +296,7 @@ class _Group(Struct, eq=False):
             self.batches = [self.messages]
             while self.batches:
                 messages = self.batches.pop()
-                fold = self._commit(messages, {}).plan(self.items).result
+                fold = self._commit(messages).plan(self.items).result
                 if fold.unread:
                     self._read_again(messages, fold)
                 else:
@@ -302,32 +318,13 @@ class _Group(Struct, eq=False):
         if ticket.waited_seconds is not None:
             self.line_milliseconds.append(round(ticket.waited_seconds * 1000, 1))
 
-    def _commit_next(self) -> None:
-        """Commits the first messages of the next batch, as many as fit, or prepares the next try.
-
-        If a commit loses an account to another writer, the next try is made at once. If the group loses the account
-        again, it waits in the account's line before the next try: a quiet account is hardly lost twice.
-
-        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
-        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble is raised:
-        messages without a disposition can be tried again. Tickets that the group holds then are left to lapse.
-        """
-        messages = self.batches.pop()
-        tickets: Mapping[Key, Ticket | Mark] = {} if self.batches else {**self._marks(), **self.tickets}
-        poster, started = self.poster, time.monotonic()
-        commit = self._commit(messages, tickets, self._end_of_turn())
-        try:
-            written = write(poster.client, commit.plan, self.items, self.deadline, stop=self._has_accounts)
-        except Exception as error:
-            if not is_about_content(error):
-                raise
-            self._halve(messages, error)
-            return
+    def _take(self, messages: Sequence[QueuedTransaction], written: Written[Fold] | Stopped, started: float) -> None:
+        """Takes the answer to the commit of these messages: they have their dispositions, or are next again."""
         self.conflicts += written.conflicts
         match written:
             case Stopped(found=found, observed=observed):
                 self.batches.append(messages)
-                self.items = poster.own_parts(observed)
+                self.items = self.poster.own_parts(observed)
                 self._line_up_after(self._accounts_of(found))
             case Written(Fold(unread=[_, *_]) as fold):
                 self._read_again(messages, fold)
@@ -342,12 +339,9 @@ class _Group(Struct, eq=False):
             return []
         return [self.poster.lines.end_of_shared_turn(self.turn.ticket)]
 
-    def _commit(
-        self,
-        messages: Sequence[QueuedTransaction],
-        tickets: Mapping[Key, Ticket | Mark],
-        last_writes: Sequence[Write] = (),
-    ) -> Commit:
+    def _commit(self, messages: Sequence[QueuedTransaction]) -> Commit:
+        """The commit of the batch that was taken. The last one serves the tickets, too."""
+        tickets: Mapping[Key, Ticket | Mark] = {} if self.batches else {**self._marks(), **self.tickets}
         poster, now = self.poster, datetime.now(UTC)
         return Commit(
             poster.tables,
@@ -357,7 +351,7 @@ class _Group(Struct, eq=False):
             now,
             poster.double_entry,
             poster.first_shard,
-            last_writes,
+            self._end_of_turn(),
         )
 
     def _read_again(self, messages: Sequence[QueuedTransaction], fold: Fold) -> None:

@@ -29,13 +29,12 @@ from ledger.core.journal import (
     Sent,
     entry_from_item,
     entry_item,
-    outcome_of,
     seal_of,
 )
 from ledger.core.pools import Pool, opened_shard, pool_of
 from ledger.core.reason_codes import IdReused, InvalidMessage
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
-from ledger.core.rules import RULES, Status, check_effects
+from ledger.core.rules import RULES, Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.lines import Mark, Ticket
@@ -209,20 +208,13 @@ class Fold(Struct):
 
         minor_units = MINOR_UNITS.get if self.minor_units else no_minor_units
         accounts = self._accounts(account_ids)
-        posted_at = posting_time(self.now, accounts)
-        accounts = [account and account.as_of(posted_at) for account in accounts]
-        context = Context(self._entry, find_reversed, minor_units, posted_at)
-        decisions = transaction.decide(accounts, context)
+        context = Context(self._entry, find_reversed, minor_units, posting_time(self.now, accounts))
         home_id, sender = transaction.home_entry_id, _sender_of(message)
         sides = []
-        for before, decision in zip(accounts, decisions, strict=True):
-            after = transaction.next_account(before, decision, posted_at, context)
-            assert after is not None, "a decision is about an account that exists, or that it opens"
-            outcome = outcome_of(decision, after, posted_at)
-            entry = JournalEntry(after.account_id, *home_id, request, outcome, sender, RULES, shards=shards)
-            seal = seal_of(after.seal, entry)
-            sides.append(Side(replace(after, seal=seal), replace(entry, seal=seal)))
-        check_effects(decisions, accounts, [side.account for side in sides])
+        for account, outcome in transaction.decided(accounts, context):
+            entry = JournalEntry(account.account_id, *home_id, request, outcome, sender, RULES, shards=shards)
+            seal = seal_of(account.seal, entry)
+            sides.append(Side(replace(account, seal=seal), replace(entry, seal=seal)))
         return Decided(sides[0].entry.outcome, sides, reversed_before)
 
     def stage(self, message: QueuedTransaction, decided: Decided) -> None:

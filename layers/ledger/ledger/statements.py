@@ -76,7 +76,7 @@ class AccountReader(NamedTuple):
             return self._of_pool(request, account, account.pool, now, deadline)
         match request:
             case ReadAccount():
-                return _account_json(account.at(timestamp(now)))
+                return _account_json(replace(account.at(timestamp(now)), posted_at=account.posted_at))
             case ReadBalance():
                 return self._balance(request, account, now, deadline)
             case ReadStatement(from_time=None):

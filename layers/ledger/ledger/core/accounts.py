@@ -78,17 +78,14 @@ class Account(Struct, frozen=True):
         return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)
 
     def at(self, posted_at: str) -> Self:
-        """The account at this time: with the interest until then, and nothing used of limits whose period is over."""
+        """The account at this time: with the interest until then, and nothing used of limits whose period is over.
+
+        If it has interest or limits, the time is its `posted_at`: it is brought there once.
+        """
         if self.posted_at == posted_at or not (self.interest.rate or self.limits):
             return self
-        limits = in_period(self.limits, posted_at)
-        if limits is self.limits and not self.interest.rate:
-            return self
-        return replace(self, interest=self._interest_at(posted_at), limits=limits)
-
-    def as_of(self, posted_at: str) -> Self:
-        """The account at this time, for a decision: the time is its `posted_at`, so it is brought there once."""
-        return replace(self.at(posted_at), posted_at=posted_at)
+        interest, limits = self._interest_at(posted_at), in_period(self.limits, posted_at)
+        return replace(self, interest=interest, limits=limits, posted_at=posted_at)
 
     def _interest_at(self, posted_at: str) -> Interest:
         """A time that is damaged adds none."""

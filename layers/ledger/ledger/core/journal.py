@@ -22,12 +22,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ledger.core.accounts import Account
 from ledger.core.decoding import OTHER_SIDE
 from ledger.core.limits import Exceeded, exceeded_from_item
 from ledger.core.pools import on_shard
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
-from ledger.core.rules import Decision
 from ledger.core.values import attribute, format_decimal, version
 
 FORMAT = 2
@@ -157,24 +155,6 @@ class JournalEntry(Struct, frozen=True):
     def on(self, account_id: str) -> EntryId:
         """The id of the transaction's entry on this account."""
         return EntryId.on(account_id, *self.home_entry_id)
-
-
-def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:
-    """A decision as its journal entry records it. `after` is the account as the decision leaves it."""
-    return Outcome(
-        status=str(decision.status),
-        reason=str(decision.reason) if decision.reason else None,
-        amount=decision.amount,
-        balance_after=decision.balance,
-        account_version=after.version,
-        posted_at=posted_at,
-        currency=after.currency,
-        held_after=after.held,
-        decimal_places=decision.decimal_places,
-        reversal=decision.reversal,
-        rejecting_account_id=decision.rejecting_account_id,
-        exceeded=decision.exceeded,
-    )
 
 
 def entry_item(entry: JournalEntry) -> dict[str, Any]:

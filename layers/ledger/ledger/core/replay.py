@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import CLOCK_SKEW, Account, AccountStatus, time_of
 from ledger.core.decoding import MOST_ID_CHARACTERS
-from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, seal_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome, seal_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
 from ledger.core.pools import opened_shard, pool_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, Refusal
@@ -27,7 +27,7 @@ from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import RULES, Decision, RejectionReason, Status
 from ledger.core.totals import ReversalSum
 from ledger.core.transaction_types import RULE_SETS
-from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.core.transaction_types.base import Context, TransactionMessage, outcome_of
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 from ledger.core.transaction_types.import_account import ImportAccount
 from ledger.core.values import WIDE
@@ -185,8 +185,8 @@ class Replay(Struct):
         yield from _wrong_decision(entry, message, before, around)
         if outcome.reversal:
             yield from self._wrong_reversal(entry, outcome.reversal, message, around)
-        context = Context(around.entry)
-        self.account = message.next_account(before, _as_recorded(outcome), outcome.posted_at, context)
+        context = Context(around.entry, posted_at=outcome.posted_at)
+        self.account = message.next_account(before, _as_recorded(outcome), context)
         if self.account:
             self.account = replace(self.account, seal=entry.seal)
         if self.account and self.account.currency != outcome.currency:
@@ -390,13 +390,13 @@ def _decided(
     """The decision for the account `mine` of these, as `_decision_in` gives the recorded one."""
     try:
         decision = message.decide(accounts, context)[mine]
-        after = message.next_account(accounts[mine], decision, "")
+        after = message.next_account(accounts[mine], decision, Context())
     except (NotYet, Refusal) as error:
         return _NoDecision(str(error))
     except (ArithmeticError, ValueError) as error:  # the entries before may have been damaged in any way
         return _NoDecision(f"no decision can be made, {type(error).__name__}")
     assert after is not None, "a decision is about an account that exists, or that it opens"
-    return _decision_in(outcome_of(decision, after, ""))
+    return _decision_in(outcome_of(decision, after))
 
 
 def _decision_in(outcome: Outcome) -> Outcome:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.limits import Exceeded, first_exceeded
 from ledger.core.reversals import Reversal
-from ledger.core.values import EXACT, WIDE, normalized
+from ledger.core.values import EXACT, WIDE
 
 RULES = 1
 """The number of the rule set that decides now. Each journal entry has that of the one that decided it."""
@@ -66,14 +66,6 @@ class Decision(Struct, frozen=True):
     @property
     def status(self) -> Status:
         return Status.REJECTED if self.reason else Status.POSTED
-
-
-def common_rejection(accounts: Sequence[Account]) -> tuple[Decision, ...] | None:
-    """The rules of every transaction type: a decision for each account, if one of these rules rejects."""
-    for account in accounts:
-        if account.status is AccountStatus.CLOSED:
-            return all_rejected(accounts, RejectionReason.ACCOUNT_CLOSED, account)
-    return None
 
 
 def posted(account: Account) -> Decision:
@@ -136,7 +128,7 @@ def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
     if isinstance(account, StandIn) and account.rejects:
         return rejected(account, account.rejects)
     try:
-        return Decision(amount, normalized(EXACT.add(account.balance, amount)))
+        return Decision(amount, EXACT.normalize(EXACT.add(account.balance, amount)) or Decimal(0))
     except (Inexact, Overflow):
         return rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, final
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from ledger.core.accounts import Account
+from ledger.core.accounts import Account, AccountStatus
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry, Outcome
@@ -20,7 +20,7 @@ from ledger.core.limits import Limits, Of, counted
 from ledger.core.pools import NUMBERS_OF_SHARDS, Pool, on_shard, shards_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed
-from ledger.core.rules import Decision, StandIn, common_rejection
+from ledger.core.rules import Decision, RejectionReason, StandIn, all_rejected, check_effects
 from ledger.core.values import decimal_places, exact, format_decimal
 
 CURRENCY_PATTERN = r"^[A-Z]{3}\Z"
@@ -228,8 +228,11 @@ class TransactionMessage(
         decimals than an account's.
         """
         known = self._known(accounts, context)
-        self._check_decimals_of(known)
-        return common_rejection(known) or self.decide_for(known, context)
+        self._check_decimals(known)
+        for account in known:
+            if account.status is AccountStatus.CLOSED:
+                return all_rejected(known, RejectionReason.ACCOUNT_CLOSED, account)
+        return self.decide_for(known, context)
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         """The type's own rule: a decision for each of these accounts, all of which are open. Raises NotYet."""
@@ -261,25 +264,38 @@ class TransactionMessage(
         return counted(account.limits, Of.DEBITS if amount < 0 else Of.CREDITS, amount.copy_abs())
 
     @final
-    def next_account(
-        self, before: Account | None, decision: Decision, posted_at: str, context: Context | None = None
-    ) -> Account | None:
+    def decided(self, accounts: Sequence[Account | None], context: Context) -> list[tuple[Account, Outcome]]:
+        """The accounts as the decision leaves them, each with its outcome. Raises what `decide` raises, and
+        UnsoundDecision.
+        """
+        accounts = [account and account.at(context.posted_at) for account in accounts]
+        decisions, decided = self.decide(accounts, context), []
+        for before, decision in zip(accounts, decisions, strict=True):
+            after = self.next_account(before, decision, context)
+            assert after is not None, "a decision is about an account that exists, or that it opens"
+            decided.append((after, outcome_of(decision, after)))
+        check_effects(decisions, accounts, [account for account, _ in decided])
+        return decided
+
+    @final
+    def next_account(self, before: Account | None, decision: Decision, context: Context) -> Account | None:
         """The account one version on, as the decision leaves it, with the interest until then. None if no account
         exists, and none is opened.
-
-        What a reversal gives back of a limit depends on the context.
         """
         account = before or self.opened_account(decision.decimal_places)
         if account is None:
             return None
         after = replace(
-            account.at(posted_at), balance=decision.balance, version=account.version + 1, posted_at=posted_at
+            account.at(context.posted_at),
+            balance=decision.balance,
+            version=account.version + 1,
+            posted_at=context.posted_at,
         )
         if decision.reason:
             return after
         changes = self.changes(after)
         if after.limits:
-            changes = {"limits": self.limits_after(after, decision.amount, context or Context()), **changes}
+            changes = {"limits": self.limits_after(after, decision.amount, context), **changes}
         return replace(after, **changes)
 
     def _given_numbers(self) -> Iterator[tuple[str, Decimal, NumberRange]]:
@@ -287,17 +303,12 @@ class TransactionMessage(
             if (number := getattr(self, field)) is not None:
                 yield field, number, expected
 
-    def _check_decimals_of(self, accounts: Sequence[Account]) -> None:
+    def _check_decimals(self, accounts: Sequence[Account]) -> None:
+        """Raises InvalidMessage for an amount with more decimals than that of an account may have."""
         for account in accounts:
-            self._check_decimals(account.decimal_places, account.currency)
-
-    def _check_decimals(self, most: int | None, currency: str) -> None:
-        """Raises InvalidMessage for an amount with more decimals. None allows any number of them."""
-        if most is None:
-            return
-        for field, number, expected in self._given_numbers():
-            if expected not in (NumberRange.RATE, NumberRange.SHARDS):
-                check_decimals(field, number, most, currency)
+            for field, number, expected in self._given_numbers():
+                if expected not in (NumberRange.RATE, NumberRange.SHARDS):
+                    check_decimals(field, number, account)
 
     def _known(self, accounts: Sequence[Account | None], context: Context) -> list[Account]:
         known = []
@@ -319,10 +330,29 @@ class TransactionMessage(
         return next(fields, "its other account")
 
 
-def check_decimals(field: str, number: Decimal, most: int, currency: str) -> None:
-    """Raises InvalidMessage for a number with more decimals."""
-    if (found := decimal_places(number)) > most:
-        raise InvalidMessage(f"{field}: {found} decimals, expected at most {most}, as many as {currency} has")
+def outcome_of(decision: Decision, after: Account) -> Outcome:
+    """A decision as its journal entry records it. `after` is the account as the decision leaves it."""
+    return Outcome(
+        status=str(decision.status),
+        reason=str(decision.reason) if decision.reason else None,
+        amount=decision.amount,
+        balance_after=decision.balance,
+        account_version=after.version,
+        posted_at=after.posted_at or "",
+        currency=after.currency,
+        held_after=after.held,
+        decimal_places=decision.decimal_places,
+        reversal=decision.reversal,
+        rejecting_account_id=decision.rejecting_account_id,
+        exceeded=decision.exceeded,
+    )
+
+
+def check_decimals(field: str, number: Decimal, account: Account) -> None:
+    """Raises InvalidMessage for a number with more decimals than an amount of this account may have."""
+    most = account.decimal_places
+    if most is not None and (found := decimal_places(number)) > most:
+        raise InvalidMessage(f"{field}: {found} decimals, expected at most {most}, as many as {account.currency} has")
 
 
 def plain_stand_in(account: Account, mine: Outcome) -> StandIn:

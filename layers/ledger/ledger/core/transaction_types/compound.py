@@ -53,7 +53,7 @@ class Compound(TransactionMessage, frozen=True, tag="compound"):
         return all_or_none(accounts, [moved(account, amount) for account, amount in moves])
 
     @override
-    def _check_decimals_of(self, accounts: Sequence[Account]) -> None:
+    def _check_decimals(self, accounts: Sequence[Account]) -> None:
         check_decimals_of_legs(self.legs, accounts)
 
     @override

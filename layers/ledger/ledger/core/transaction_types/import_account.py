@@ -114,14 +114,15 @@ class ImportAccount(Opening, kw_only=True, frozen=True, tag="import_account"):
         return {"holds": holds, "held": total(holds)} if holds else {}
 
     @override
-    def _check_decimals(self, most: int | None, currency: str) -> None:
-        super()._check_decimals(most, currency)
-        for name, hold in (self.holds or {}).items() if most is not None else ():
-            check_decimals(f"holds: {name}: amount", hold.amount, most or 0, currency)
+    def _check_decimals(self, accounts: Sequence[Account]) -> None:
+        super()._check_decimals(accounts)
+        for account in accounts:
+            for name, hold in (self.holds or {}).items():
+                check_decimals(f"holds: {name}: amount", hold.amount, account)
 
     def _taken_from(self, source: Account) -> Decision:
         """The limit doesn't matter: the administration says so."""
-        self._check_decimals(source.decimal_places, source.currency)
+        self._check_decimals([source])
         decision = forced(source, self.balance.copy_negate())
         if source.currency != self.currency:
             why = f"its currency is {source.currency}"

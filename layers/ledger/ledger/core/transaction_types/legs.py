@@ -41,8 +41,7 @@ def checked_legs(legs: Iterable[Leg], expected: NumberRange) -> tuple[Leg, ...]:
 def check_decimals_of_legs(legs: Iterable[Leg], accounts: Sequence[Account]) -> None:
     """Raises InvalidMessage for an amount with more decimals than its own account has."""
     for number, (leg, account) in enumerate(zip(legs, accounts, strict=True), 1):
-        if account.decimal_places is not None:
-            check_decimals(f"legs: {number}: amount", leg.amount, account.decimal_places, account.currency)
+        check_decimals(f"legs: {number}: amount", leg.amount, account)
 
 
 def legs_on_shards(legs: Iterable[Leg], numbers: Mapping[str, int]) -> tuple[Leg, ...]:

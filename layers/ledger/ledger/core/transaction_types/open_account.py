@@ -27,8 +27,9 @@ class Opening(AccountMessage, frozen=True):
         if account is not None:
             return (rejected(account, RejectionReason.ACCOUNT_EXISTS),)
         decimal_places = context.minor_units(self.currency)
-        self._check_decimals(decimal_places, self.currency)
-        return (replace(posted(self.opened_account(decimal_places)), decimal_places=decimal_places),)
+        opened = self.opened_account(decimal_places)
+        self._check_decimals([opened])
+        return (replace(posted(opened), decimal_places=decimal_places),)
 
     def opened_account(self, decimal_places: int | None) -> Account:
         return Account(

@@ -109,8 +109,7 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         if not fit(holds):
             return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE, payer)
         for payee in payees if self.legs is None else ():
-            if payee.decimal_places is not None:
-                check_decimals("amount", amount, payee.decimal_places, payee.currency)
+            check_decimals("amount", amount, payee)
         received = [leg.amount for leg in self.legs] if self.legs else [amount] * len(payees)
         taken = moved_whatever_the_limit(payer, amount.copy_negate())
         if payer.frozen.debits:
@@ -145,9 +144,9 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         return replace(stand_in, holds={self.hold_id: OpenHold(remaining)})
 
     @override
-    def _check_decimals_of(self, accounts: Sequence[Account]) -> None:
+    def _check_decimals(self, accounts: Sequence[Account]) -> None:
         """Each leg keeps to the decimals of its own account, their sum to those of the hold's."""
-        super()._check_decimals_of(accounts[:1] if self.legs else accounts)
+        super()._check_decimals(accounts[:1] if self.legs else accounts)
         if self.legs:
             check_decimals_of_legs(self.legs, accounts[1:])
 

@@ -36,7 +36,8 @@ class SetLimits(AccountMessage, frozen=True, tag="set_limits"):
         return {"limits": set_limits(self.limits, account.limits, account.posted_at or "")}
 
     @override
-    def _check_decimals(self, most: int | None, currency: str) -> None:
+    def _check_decimals(self, accounts: Sequence[Account]) -> None:
+        [account] = accounts
         for place, limit in enumerate(self.limits, 1):
-            if most is not None and limit.amount is not None:
-                check_decimals(f"limits: {place}: amount", limit.amount, most, currency)
+            if limit.amount is not None:
+                check_decimals(f"limits: {place}: amount", limit.amount, account)
