@@ -173,7 +173,7 @@ def row(old: str, new: str) -> str:
         (row("amount,", "sum,"), "line 1: expected a header of account_id, transaction_id, amount, posted_at,"),
         (HISTORY[:-1], "expected a line break at its end: the file may be cut off there"),
         ("", "expected a line break at its end"),
-        (row("c-3", "\udcff").encode(errors="surrogateescape"), "history.csv: line 7: expected UTF-8, got the byte 0xff"),
+        (row("c-3", "\udcff").encode(errors="surrogateescape"), "line 7: expected UTF-8, got the byte 0xff"),
     ],
 )  # fmt: skip
 def test_a_wrong_row_is_named_and_nothing_is_left(tmp_path: Path, history: str | bytes, expected: str) -> None:

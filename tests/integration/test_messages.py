@@ -353,6 +353,17 @@ def test_a_record_comes_again_if_the_dead_letter_queue_does_not_take_it(outbox: 
     assert outbox.publish() == again(record)
 
 
+def test_a_message_of_another_programs_that_boto3_refuses_is_dead_and_holds_up_no_other(outbox: Outbox) -> None:
+    outbox.commit("k-1", order(1)._replace(group_id="g"))
+    [record] = outbox.event()["Records"]
+    image = record["dynamodb"]["NewImage"]
+    image["messages"]["S"] = image["messages"]["S"].replace('"g"', "7")
+    outbox.commit("k-2", order(2))
+    [_, other] = outbox.event()["Records"]
+    assert outbox.publisher.publish({"Records": [record, other]}, Context()) == DELIVERED
+    assert (len(outbox.sent("orders")), len(outbox.sent("dead"))) == (1, 1)
+
+
 def test_messages_that_cannot_be_read_are_dead_and_a_stream_without_new_images_is_refused(outbox: Outbox) -> None:
     outbox.records.client.put_item(TableName="Records", Item={"id": {"S": "k"}, "messages": {"S": "[[1"}})
     assert outbox.publish() == DELIVERED
@@ -381,7 +392,13 @@ def test_messages_that_cannot_be_read_are_dead_and_a_stream_without_new_images_i
         ([ToQueue(URL + "orders", "")], r"body: the text is empty"),
         ([ToQueue(URL + "orders", "\x00")], r"a character that SQS refuses"),
         ([ToQueue(URL + "a.fifo", "x")], r"a\.fifo is FIFO, and its messages have a group_id"),
+        *(
+            ([ToQueue(URL + "orders", "x", group)], r"group_id: .*, expected 1 to 128 of ASCII's characters, no blank")
+            for group in (7, "", "é", "a b", "x" * 129)
+        ),
         ([ToTopic("arn:aws:sns:r:1:t", 3)], r"3, expected a dict, or a text"),
+        ([ToBus("shop", "shop", 7, {})], "an event has a detail_type and a source"),
+        ([ToBus("shop", None, "Placed", {})], "an event has a detail_type and a source"),
         ([ToBus("shop", "aws.s3", "Placed", {})], "a source, which is none of AWS's own"),
         ([ToBus("shop", "shop", "Placed", "x")], "'x', expected a dict$"),
         ([order(note="x" * 262_144)], r"262,\d+ bytes, and a message has at most 261,120"),

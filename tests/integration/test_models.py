@@ -452,5 +452,8 @@ def test_a_time_to_live_is_stored_in_seconds_and_loaded_as_a_time(dynamodb: Endp
         sessions.save(model(flight_id="TL2", expires_at=datetime(2026, 3, 1, 12, 30)))  # noqa: DTZ001
     sessions.plant(expires_at="2026-03-01T10:30:00Z")  # as a program without `ttl` has written it
     assert sessions.must_load().model.expires_at == late.replace(microsecond=0)
+    sessions.plant(expires_at=1_772_361_000_000)  # as one that counts in milliseconds
+    with pytest.raises(Misfit, match=r"'TL1': isn't a Session.*: expires_at: 1772361000000, expected seconds"):
+        sessions.must_load()
     with pytest.raises(UnfitModel, match="has no field until, which was to be the time to live"):
         Flights(dynamodb.client("dynamodb"), table, model, model, ttl="until")

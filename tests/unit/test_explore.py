@@ -1,5 +1,6 @@
 """Every order of concurrent workers: what is found in a worker that isn't safe, and that all orders are tried."""
 
+import itertools
 import random
 import threading
 import time
@@ -243,14 +244,26 @@ def test_threads_of_a_workers_pool_are_scheduled_and_die_with_it() -> None:
     assert found == {(False, 1), (True, 1)}
 
 
-def test_a_thread_that_the_schedule_does_not_know_is_refused() -> None:
-    with pytest.raises(Violation, match="a thread of its own"):
-        explored(lambda _: threading.Thread(target=print).start(), check=lambda _, outcomes: raised(outcomes[0]))
+async def awaited(_: object, __: object = None) -> None: ...
 
 
-def raised(outcome: Outcome) -> None:
-    if isinstance(outcome.error, Stuck):
-        raise outcome.error
+@pytest.mark.parametrize(
+    ("worker", "sentence"),
+    [
+        (lambda _: threading.Thread(target=print).start(), "a thread of its own"),
+        (lambda _: [time.sleep(1) for _ in itertools.count()], "a has paused 2000 times, without a call"),
+        (awaited, "would have to be awaited"),
+        (lambda _: (yield), "or iterated over"),
+    ],
+)
+def test_a_worker_that_no_order_can_be_tried_of_is_refused_whatever_the_check_says(worker: Any, sentence: str) -> None:
+    with pytest.raises(Stuck, match=sentence):
+        explored(worker, check=lambda *_: None)
+
+
+def test_a_check_that_would_have_to_be_awaited_is_refused() -> None:
+    with pytest.raises(Stuck, match="would have to be awaited"):
+        explored(safe, check=awaited)
 
 
 def test_a_save_of_what_was_loaded_conflicts_in_some_orders_and_never_loses() -> None:

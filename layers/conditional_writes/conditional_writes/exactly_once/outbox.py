@@ -22,6 +22,9 @@ _NAMES = {kind: service for service, kind in _SERVICES.items()}
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that SQS refuses: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
 
+_GROUP_ID = re.compile(r"[!-~]{1,128}")
+"""As SQS and SNS have it: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
+
 
 class Outgoing(NamedTuple):
     """A message and its id. `text` is its body as it is sent."""
@@ -70,18 +73,25 @@ def _check(message: Message, path: str) -> None:
     if not isinstance(destination, str) or not destination:
         raise TypeError(f"{path}.{field}: {destination!r}, expected a text")
     if isinstance(message, ToBus):
-        if not message.source or not message.detail_type or message.source.startswith("aws."):
+        if not (_is_text(message.source) and _is_text(message.detail_type)) or message.source.startswith("aws."):
             raise ValueError(
                 f"{path}: {message!r}: an event has a detail_type and a source, which is none of AWS's own"
             )
-    elif destination.endswith(".fifo") and not message.group_id:
-        raise ValueError(f"{path}: {destination} is FIFO, and its messages have a group_id")
+    elif message.group_id is None:
+        if destination.endswith(".fifo"):
+            raise ValueError(f"{path}: {destination} is FIFO, and its messages have a group_id")
+    elif not isinstance(message.group_id, str) or not _GROUP_ID.fullmatch(message.group_id):
+        raise ValueError(f"{path}.group_id: {message.group_id!r}, expected 1 to 128 of ASCII's characters, no blank")
     size = _checked_bytes(message, path)
     if size > MAXIMUM_BYTES:
         raise ValueError(
             f"{path}: {size:,} bytes, and a message has at most {MAXIMUM_BYTES:,}: write what is large into an item,"
             " and send its key"
         )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def _checked_bytes(message: Message, path: str) -> int:

@@ -195,7 +195,11 @@ class ModelWrites[Model, Client, Table: VersionedWrites[Any]]:
         if self._not_decoded:  # they are made of fields
             item = {name: value for name, value in item.items() if name not in self._not_decoded}
         if self._ttl is not None and isinstance(item.get(self._ttl), Decimal | int):
-            item = item | {self._ttl: datetime.fromtimestamp(int(item[self._ttl]), UTC).isoformat()}
+            try:
+                item = item | {self._ttl: datetime.fromtimestamp(int(item[self._ttl]), UTC).isoformat()}
+            except (ValueError, OverflowError):
+                why = f"{self._ttl}: {item[self._ttl]}, expected seconds since the epoch, up to the year 9999"
+                raise Misfit(key, self._name, why) from None
         try:
             return self._codec.decode(item)
         except Unfit as error:

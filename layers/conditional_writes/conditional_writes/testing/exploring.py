@@ -4,7 +4,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, override
 from unittest import mock
 
@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSResponse
 from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.engine import Engine
 from conditional_writes.testing.pools import scheduled_pools
-from conditional_writes.testing.schedule import CALL_SECONDS, Choice, Choose, Fault, Outcome, Schedule, current
+from conditional_writes.testing.schedule import CALL_SECONDS, Choice, Choose, Fault, Outcome, Schedule, Stuck, current
 from conditional_writes.testing.search import Search, at_random, scripted, shorter, weight
 from conditional_writes.testing.wire import Call
 
@@ -64,7 +64,7 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
     `seed` says. Workers stand for processes: what they share in memory is no part of an order. Time is simulated.
 
     Raises Violation for the first order in which the check fails, after making it shorter; Stuck if a worker waits for
-    something that the schedule doesn't know.
+    something that the schedule doesn't know, or never ends.
     """
     runner = _Runner(workers, setup, check, tuple(faults), most_faults)
     started, orders, search = time.perf_counter(), 0, Search()
@@ -156,6 +156,9 @@ class _Runner[World]:
             random.seed("workers")
             schedule = Schedule(engine.database, engine.execute, choose, self._faults)
             was_finished = schedule.run([_bound(worker, world) for worker in self._workers], self._most_faults)
+            for outcome in schedule.outcomes:
+                if isinstance(outcome.error, Stuck):
+                    raise outcome.error
             failure = self._failure(world, schedule.outcomes) if was_finished else None
         return _Ran(schedule.trace, schedule.outcomes, was_finished, failure)
 
@@ -164,6 +167,7 @@ class _Runner[World]:
             verdict = self._check(world, outcomes)
         except Exception as error:  # noqa: BLE001 (whatever it is, the check isn't content)
             return f"{type(error).__name__}: {error}"
+        _check_has_run(verdict)
         return "the check returned False" if verdict is False else None
 
     def raise_if_failed(self, ran: _Ran, orders: int) -> None:
@@ -187,7 +191,19 @@ class _Runner[World]:
 
 
 def _bound[World](worker: Worker[World], world: World) -> Callable[[], Any]:
-    return lambda: worker(world)
+    def run() -> Any:
+        value = worker(world)
+        _check_has_run(value)
+        return value
+
+    return run
+
+
+def _check_has_run(value: Any) -> None:
+    """Raises Stuck for the value of a call that didn't begin: no order of it would be tried."""
+    if isinstance(value, Coroutine | Generator):
+        value.close()
+        raise Stuck(f"{value!r} would have to be awaited, or iterated over: workers and checks are plain functions")
 
 
 @contextlib.contextmanager

@@ -211,6 +211,7 @@ class Schedule:
 
     def _settle(self) -> None:
         """Runs all that isn't a choice: threads begin, threads whose wait is over go on, and dead ones end."""
+        pauses = 0
         while True:
             if self._unstarted:
                 thread, run = self._unstarted.pop(0)
@@ -221,6 +222,9 @@ class Schedule:
             if ready is not None:
                 self._resume(ready)
             elif pausing := self._pausing(is_long=False):
+                pauses += 1
+                if pauses > MAXIMUM_STEPS:
+                    raise Stuck(f"{pausing[0].name} has paused {MAXIMUM_STEPS} times, without a call")
                 self._wake(pausing[0])
             else:
                 return

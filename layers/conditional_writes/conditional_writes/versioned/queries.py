@@ -132,7 +132,7 @@ def key_in(token: str) -> dict[str, Any]:
     try:
         read = json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
         key = {name: _key_value(*value.items()) for name, value in read.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         key = {}
     if not key:
         raise ValueError(f"after: {token!r}, expected the key of one of its items, or the token of a page")
