@@ -49,7 +49,7 @@ class Ledger:
         keys: dict[str, Any] = {"account_id": name, "transaction_id": self.transaction_id(version), "currency": "EUR"}
         payment = {"amount": Decimal("12.34"), "description": "A payment by card"}
         message = Transaction(**keys, **payment) if before else OpenAccount(**keys)
-        [(account, outcome)] = message.decided([before], Context(posted_at=self.time_of(version)))
+        [(account, outcome)] = message.outcomes_on([before], Context(posted_at=self.time_of(version)))
         request = message.canonical_payload()
         sender = Sender(Sent("AROA4EXAMPLE7PAYMENTS:payments-api", str(uuid.UUID(int=version)), self.time_of(version)))
         entry = JournalEntry(name, *message.home_entry_id, request, outcome, sender, RULES)

@@ -65,7 +65,7 @@ class Ledger:
         context = Context(self.entries.get, self.reversed_of, self.minor_units, posted_at)
         account_ids = message.all_account_ids(context)
         before = [self.accounts.get(account_id) for account_id in account_ids]
-        decided = message.decided(before, context)
+        decided = message.outcomes_on(before, context)
         assert len({(outcome.reason, outcome.rejecting_account_id) for _, outcome in decided}) == 1
         outcomes = []
         for account_id, (after, outcome) in zip(account_ids, decided, strict=True):

@@ -84,7 +84,7 @@ def after(message: TransactionMessage, currency: str, places: int | None, contex
     known = {name: an_account(currency, places, account) for name, account in (("alice", ALICE), ("bob", BOB))}
     ids = message.all_account_ids(context)
     before = [None if message.opened_account(None) else known[name] for name in ids]
-    decided = message.decided(before, context)
+    decided = message.outcomes_on(before, context)
     assert all(outcome.reason is None for _, outcome in decided)
     return [account for account, _ in decided]
 
@@ -146,7 +146,7 @@ def test_an_account_without_the_rule_takes_any_decimals(whole: int, finer: int) 
 def test_the_rule_is_recorded_when_the_account_is_opened(currency: str, is_on: bool) -> None:
     message = opening("0", currency)
     context = Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units, posted_at=NOW)
-    [(account, outcome)] = message.decided([None], context)
+    [(account, outcome)] = message.outcomes_on([None], context)
     places = MINOR_UNITS[currency] if is_on else None
     assert account.decimal_places == outcome.decimal_places == places
 

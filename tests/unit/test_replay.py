@@ -21,7 +21,7 @@ def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> 
     """Alice's account and journal after these transactions, the first of which opens it."""
     account, entries = None, []
     for transaction, posted_at in zip(transactions, times or [NOW] * len(transactions), strict=True):
-        [(account, outcome)] = transaction.decided([account], Context(posted_at=posted_at))
+        [(account, outcome)] = transaction.outcomes_on([account], Context(posted_at=posted_at))
         entries.append(entry_of(transaction, outcome, before=account.seal))
         account = replace(account, seal=entries[-1].seal)
     assert account

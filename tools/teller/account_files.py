@@ -248,7 +248,7 @@ def checked(
             found.messages[MessageQueue.ADMINISTRATION] += 1
             found.totals[row.currency] = WIDE.add(found.totals[row.currency], row.balance)
     if readable.problem:
-        add_problem(found, f"{readable.problem}. What comes after it wasn't checked")
+        add_problem(found, f"{readable.problem}. The rest of the file wasn't checked")
     found.sha256 = content.hexdigest()
     return found
 

@@ -211,7 +211,7 @@ class Fold(Struct):
         context = Context(self._entry, find_reversed, minor_units, posting_time(self.now, accounts))
         home_id, sender = transaction.home_entry_id, _sender_of(message)
         sides = []
-        for account, outcome in transaction.decided(accounts, context):
+        for account, outcome in transaction.outcomes_on(accounts, context):
             entry = JournalEntry(account.account_id, *home_id, request, outcome, sender, RULES, shards=shards)
             seal = seal_of(account.seal, entry)
             sides.append(Side(replace(account, seal=seal), replace(entry, seal=seal)))

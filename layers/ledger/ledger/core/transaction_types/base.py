@@ -264,18 +264,18 @@ class TransactionMessage(
         return counted(account.limits, Of.DEBITS if amount < 0 else Of.CREDITS, amount.copy_abs())
 
     @final
-    def decided(self, accounts: Sequence[Account | None], context: Context) -> list[tuple[Account, Outcome]]:
+    def outcomes_on(self, accounts: Sequence[Account | None], context: Context) -> list[tuple[Account, Outcome]]:
         """The accounts as the decision leaves them, each with its outcome. Raises what `decide` raises, and
         UnsoundDecision.
         """
         accounts = [account and account.at(context.posted_at) for account in accounts]
-        decisions, decided = self.decide(accounts, context), []
+        decisions, outcomes = self.decide(accounts, context), []
         for before, decision in zip(accounts, decisions, strict=True):
             after = self.next_account(before, decision, context)
             assert after is not None, "a decision is about an account that exists, or that it opens"
-            decided.append((after, outcome_of(decision, after)))
-        check_effects(decisions, accounts, [account for account, _ in decided])
-        return decided
+            outcomes.append((after, outcome_of(decision, after)))
+        check_effects(decisions, accounts, [account for account, _ in outcomes])
+        return outcomes
 
     @final
     def next_account(self, before: Account | None, decision: Decision, context: Context) -> Account | None:
