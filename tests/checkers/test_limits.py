@@ -10,7 +10,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.core.accounts import timestamp
@@ -135,6 +135,11 @@ def _period(rule: Limit, entry: JournalEntry) -> str:
     return f"{there:%Y-%m-%d}" if rule.per is Per.DAY else f"{there:%Y-%m}"
 
 
+in_fewer_examples = settings(max_examples=settings().max_examples // 2)
+"""Each is a history of many messages."""
+
+
+@in_fewer_examples
 @given(histories())
 def test_no_history_overspends_a_limit_and_the_oracle_agrees_on_each_decision(
     history: list[tuple[TransactionMessage, datetime]],
@@ -150,6 +155,7 @@ def test_no_history_overspends_a_limit_and_the_oracle_agrees_on_each_decision(
         assert list(overspent(books.journal[name])) == []
 
 
+@in_fewer_examples
 @given(histories())
 def test_what_is_available_under_the_limits_is_the_largest_debit_that_is_posted(
     history: list[tuple[TransactionMessage, datetime]],

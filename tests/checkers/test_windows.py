@@ -92,15 +92,6 @@ PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
         lambda runs: runs.after[CHARGE]["windows_done"].remove(FIRST),
         f"{CHARGE}: window {FIRST} was done, but is no longer",
     ),
-    "a token that shrinks": (
-        lambda runs: runs.after[CHARGE].update(token=4),
-        f"{CHARGE}: the token shrank from 5 to 4",
-    ),
-    "a report that changed": (lambda runs: runs.after[REPORT].update(mismatches=1), f"{REPORT} was {{"),
-    "a report of a window that isn't done": (
-        lambda runs: runs.after[RECONCILE].update(windows_done=[]),
-        f"{RECONCILE} for {FIRST}: reported, but not done",
-    ),
     "a mismatch in sound books": (
         lambda runs: runs.after[REPORT].update(mismatches=1),
         f"{RECONCILE} for {FIRST} found [] in sound books",

@@ -2,33 +2,27 @@
 
 import itertools
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
 
 from conditional_writes import Deadline
-from conditional_writes.core.client import CONFIG
 from tests.faults.every_call import FEWEST, MOST, NotInjected, injections, sampled, violations
-from tests.faults.every_pair import inject_every_pair
 from tests.faults.scenarios import ScenarioResult
 from tests.support.every_event import SeenEvents
 from tests.support.faults import (
     CODES_OF_EVENTS,
-    EVERY_ATTEMPT,
-    FOR_TRANSACTIONS,
     OUTAGES,
     Fault,
     Faults,
     FaultsAt,
     Killed,
     Outage,
-    RandomFaults,
 )
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_tables, scan
+from tools.local_aws.tables import create_tables
 
 _numbers = itertools.count(1)
 
@@ -120,48 +114,6 @@ def test_an_outage_is_of_all_calls_of_all_services_and_lasts_so_many_invocations
     assert faults.calls == ["ListTables", "ListTables", "ListQueues"]
 
 
-def test_an_outage_may_be_of_one_service(aws: Endpoint) -> None:
-    dynamodb, sqs = aws.client("dynamodb"), aws.client("sqs")
-    with Faults(Fault.OUTAGE_REFUSED, at=1, outage=Outage(services=("sqs",))).on(dynamodb, sqs):
-        dynamodb.list_tables()
-        with pytest.raises(EndpointConnectionError):
-            sqs.list_queues()
-        dynamodb.list_tables()
-
-
-def test_several_faults_are_injected_each_at_its_call(aws: Endpoint) -> None:
-    table = create_tables(aws, f"faults-{next(_numbers)}").accounts
-    client = aws.client("dynamodb")
-    with FaultsAt({1: Fault.THROTTLED, 3: Fault.KILLED_BEFORE}).on(client) as faults:
-        for account_id in ("a", "b"):
-            client.put_item(TableName=table, Item={"account_id": {"S": account_id}})
-        with pytest.raises(Killed):
-            client.put_item(TableName=table, Item={"account_id": {"S": "c"}})
-    assert faults.injected == {Fault.THROTTLED: 1, Fault.KILLED_BEFORE: 1}
-    assert {item["account_id"]["S"] for item in scan(aws, table)} == {"a", "b"}
-
-
-WRONG = {1: Fault.KILLED_AFTER, 3: Fault.RESPONSE_LOST}
-
-
-def posted_twice_after_one_pair(faults: FaultsAt) -> ScenarioResult:
-    for operation in ("BatchGetItem", "TransactWriteItems", "SendMessageBatch"):
-        if fault := faults._choose(operation):
-            faults.injected[fault] += CONFIG.retries["total_max_attempts"] if fault in EVERY_ATTEMPT else 1
-    return ScenarioResult(faults, {"posted": 2 if faults.plan == WRONG else 1}, [])
-
-
-def test_every_pair_is_injected_and_the_one_that_leaves_something_else_is_named() -> None:
-    said: list[str] = []
-    tally = inject_every_pair(posted_twice_after_one_pair, said.append)
-    assert tally.pairs == 10 * 14 + 10 * 10 + 14 * 10
-    [violation] = tally.violations
-    assert violation.startswith(f"{FaultsAt(WRONG)}: left {{'posted': 2}}, expected {{'posted': 1}}")
-    assert len(said) == 10 + 14 + 10
-    assert said[-1].startswith("380 pairs (100%)")
-    assert said[-1].endswith("1 violations, 0 not injected")
-
-
 def test_a_fault_that_is_never_injected_is_an_error() -> None:
     """Otherwise tests that inject faults would pass without any."""
 
@@ -172,19 +124,6 @@ def test_a_fault_that_is_never_injected_is_an_error() -> None:
     for plan, sentence in (({1: Fault.THROTTLED}, "injected"), ({2: Fault.THROTTLED}, "there was no call 2")):
         with pytest.raises(NotInjected, match=sentence):
             list(violations(deaf, plan, {}))
-
-
-def test_a_run_with_a_call_less_than_the_run_before_is_made_again() -> None:
-    lengths = iter([1, 1, 2])
-
-    def shorter_at_times(faults: FaultsAt) -> ScenarioResult:
-        for _ in range(next(lengths)):
-            if fault := faults._choose("PutItem"):
-                faults.injected[fault] += 1
-        return ScenarioResult(faults, {}, [])
-
-    assert not list(violations(shorter_at_times, {2: Fault.THROTTLED}, {}))
-    assert not list(lengths)
 
 
 def test_a_sample_has_some_fault_at_every_call_and_all_samples_together_have_every_fault_at_each_kind_of_call() -> None:
@@ -199,16 +138,3 @@ def test_a_sample_has_some_fault_at_every_call_and_all_samples_together_have_eve
     assert len({at for at, _ in sampled(injections(calls * 9))}) == MOST
     together = {(calls[at - 1], fault) for seed in range(100) for at, fault in sampled(cases, seed)}
     assert together == {(calls[at - 1], fault) for at, fault in cases}
-
-
-def test_random_faults_come_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:
-    def chosen(seed: int) -> list[Fault | None]:
-        faults = RandomFaults(seed, probability=0.1)
-        operations = ("GetItem", "TransactWriteItems", "PutEvents")
-        return [faults._choose(operation) for _ in range(1000) for operation in operations]
-
-    injected = Counter(filter(None, chosen(1)))
-    assert 200 < injected.total() < 400
-    assert injected.keys() == set(Fault)
-    assert not set(filter(None, chosen(1)[::3])) & {*FOR_TRANSACTIONS, *CODES_OF_EVENTS}
-    assert chosen(1) == chosen(1) != chosen(2)

@@ -283,7 +283,11 @@ MESSAGES = (any_messages(12, 25) | that_refer(any_messages(24, 50))).map(
 )
 
 
-@settings(max_examples=settings().max_examples // 2)  # Each is decided twice.
+in_fewer_examples = settings(max_examples=settings().max_examples // 3)
+"""Each is a day of many messages."""
+
+
+@in_fewer_examples
 @given(MESSAGES, st.integers(1, 7))
 def test_a_plan_is_a_pure_function_and_however_messages_are_batched_the_outcomes_are_the_same(
     messages: list[TransactionMessage], size: int
@@ -296,6 +300,7 @@ def test_a_plan_is_a_pure_function_and_however_messages_are_batched_the_outcomes
     assert untouched == ABC
 
 
+@in_fewer_examples
 @given(MESSAGES, st.lists(st.timedeltas(timedelta(0), CLOCK_SKEW), min_size=1, max_size=50))
 def test_times_never_go_back_on_an_account_and_both_sides_of_a_transfer_have_one(
     messages: list[TransactionMessage], clocks: list[timedelta]

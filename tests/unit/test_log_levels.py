@@ -4,15 +4,12 @@ Each function runs in a process of its own, because loggers are the process's: a
 packages. The root logger is set up as Lambda's runtime does it (awslambdaric, bootstrap.py: `_setup_logging`).
 """
 
-import functools
 import json
 import os
 import re
 import subprocess
 import sys
 from typing import Any
-
-import pytest
 
 from tests.support.template import FOLDERS, FUNCTIONS, PROJECT, TEMPLATE
 
@@ -79,7 +76,6 @@ def environment_of(folder: str, level: str) -> dict[str, str]:
     }
 
 
-@functools.cache
 def lines() -> dict[tuple[str, str], list[dict[str, Any]]]:
     """The lines that Lambda sends to the log of an invocation, by case. A line without a level counts as INFO."""
     asked = json.dumps([(folder, environment_of(folder, level)) for folder, level in CASES])
@@ -110,17 +106,15 @@ CASES = dict.fromkeys(
 )
 
 
-@pytest.mark.parametrize(("folder", "level"), CASES)
-def test_no_log_level_silences_a_metric_and_lines_are_those_of_the_level_with_times_that_lambda_reads(
-    folder: str, level: str
-) -> None:
-    assert FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
-    of_case = lines()[folder, level]
-    assert metrics_of(of_case) >= {"Counted"} | WITH_A_BATCH.get(folder, set())
-    written = [(line.get("logger"), line["level"]) for line in of_case if "a line" in line.get("message", "")]
-    shown = ["DEBUG", "INFO", "WARNING", "ERROR"][LEVELS.index(level) :]
-    assert written == [(logger, one) for logger in (None, "workers.batches") for one in shown]
-    assert not [line for line in of_case if line.get("message") == "found credentials"]
-    times = [line["timestamp"] for line in of_case if line.get("service") == folder and "level" in line]
-    assert times
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", time) for time in times)  # RFC 3339
+def test_no_log_level_silences_a_metric_and_lines_are_those_of_the_level_with_times_that_lambda_reads() -> None:
+    for (folder, level), of_case in lines().items():
+        assert FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
+        assert metrics_of(of_case) >= {"Counted"} | WITH_A_BATCH.get(folder, set()), (folder, level)
+        written = [(line.get("logger"), line["level"]) for line in of_case if "a line" in line.get("message", "")]
+        shown = ["DEBUG", "INFO", "WARNING", "ERROR"][LEVELS.index(level) :]
+        assert written == [(logger, one) for logger in (None, "workers.batches") for one in shown]
+        assert not [line for line in of_case if line.get("message") == "found credentials"]
+        times = [line["timestamp"] for line in of_case if line.get("service") == folder and "level" in line]
+        assert times
+        rfc_3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
+        assert all(re.fullmatch(rfc_3339, time) for time in times)
