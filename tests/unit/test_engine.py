@@ -273,6 +273,8 @@ def test_an_index_and_eventual_reads_lag_until_they_catch_up(engine: Engine, cli
 
 def test_what_a_test_wants_refused_is_refused(engine: Engine, client: Any) -> None:
     engine.conflict("Orders", {"id": "a", "seq": 1})
+    assert "Item" not in client.get_item(TableName="Orders", Key=key())
+    assert not client.batch_get_item(RequestItems={"Orders": {"Keys": [key()]}})["UnprocessedKeys"]
     with pytest.raises(client.exceptions.TransactionConflictException):
         client.put_item(TableName="Orders", Item=key())
     engine.throttle("Orders", {"id": "a", "seq": 1})

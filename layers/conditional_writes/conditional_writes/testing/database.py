@@ -33,10 +33,11 @@ class Refusal:
     index: str | None
     times: float
 
-    def hits(self, table: str, place: Place | None, index: str | None) -> bool:
+    def hits(self, table: str, place: Place | None, index: str | None, *, is_read: bool) -> bool:
         return (
             self.times > 0
             and self.table == table
+            and not (is_read and self.code == CONFLICT)  # DynamoDB reads the item as it was before the transaction
             and (self.place is None or self.place == place)
             and self.index == index
         )
@@ -56,17 +57,22 @@ class Database:
             raise no_such_table()
         return table
 
-    def refusal(self, table: Table, place: Place | None = None, index: str | None = None) -> str | None:
-        """The error's code if a test wants this call refused. Counts it."""
+    def refusal(
+        self, table: Table, place: Place | None = None, index: str | None = None, *, is_read: bool = False
+    ) -> str | None:
+        """The error's code if a test wants this call refused. Counts it. A read, unless a transaction's, meets no
+        conflict."""
         for refusal in self.refusals:
-            if refusal.hits(table.name, place, index):
+            if refusal.hits(table.name, place, index, is_read=is_read):
                 refusal.times -= 1
                 return refusal.code
         return None
 
-    def check_refusals(self, table: Table, place: Place | None = None, index: str | None = None) -> None:
+    def check_refusals(
+        self, table: Table, place: Place | None = None, index: str | None = None, *, is_read: bool = False
+    ) -> None:
         """Raises Refused if a test wants this call refused."""
-        if self.refusals and (code := self.refusal(table, place, index)):
+        if self.refusals and (code := self.refusal(table, place, index, is_read=is_read)):
             raise Refused(code, REFUSALS[code])
 
     def forget_tokens(self) -> None:

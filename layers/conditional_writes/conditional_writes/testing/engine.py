@@ -85,7 +85,7 @@ class Engine:
         self._refuse(EXCEEDED if provisioned else THROTTLED, table, key, index, times)
 
     def conflict(self, table: str, key: Mapping[str, Any], *, times: float = 1) -> None:
-        """Refuses so many calls that touch the item, as if another transaction were at it: TransactionConflict."""
+        """Refuses so many writes of the item, or transactions with it, as if another transaction were at it."""
         self._refuse(CONFLICT, table, key, None, times)
 
     def _refuse(self, code: str, table: str, key: Mapping[str, Any] | None, index: str | None, times: float) -> None:

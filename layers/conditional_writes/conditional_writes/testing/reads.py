@@ -38,7 +38,7 @@ def get_item(database: Database, request: dict[str, Any]) -> Answer:
     paths = checked_projection(request)
     table = database.table(request["TableName"])
     place, is_consistent = table.place_of_key(request["Key"]), bool(request.get("ConsistentRead"))
-    database.check_refusals(table, place)
+    database.check_refusals(table, place, is_read=True)
     item = table.get(place, is_consistent=is_consistent)
     answer: Answer = {} if item is None else {"Item": projected(paths, item)}
     if "ReturnConsumedCapacity" in request:
@@ -62,7 +62,9 @@ def batch_get_item(database: Database, request: dict[str, Any]) -> Answer:
         for place, key in sorted(keys.items()):
             item = table.get(place, is_consistent=is_consistent)
             size = item_bytes(item or {})
-            if total + size > MAXIMUM_BATCH_BYTES or (database.refusals and database.refusal(table, place)):
+            if total + size > MAXIMUM_BATCH_BYTES or (
+                database.refusals and database.refusal(table, place, is_read=True)
+            ):
                 left.append(key)
                 continue
             total += size
