@@ -27,8 +27,8 @@ from tools.local_aws.server import Endpoint
 DELIVERIES = 60
 OF_SERVICES = [("dynamodb", "sqs", "events"), ("dynamodb",), ("sqs",), ("events",)]
 FAILING_SHARE = 0.7
-ALL_EVERY, SAMPLED_EVERY = 3, 61
-ALL_EVERY_OF_MANY, SAMPLED_EVERY_OF_MANY = 13, 251
+ALL_EVERY, SAMPLED_EVERY = 3, 97
+ALL_EVERY_OF_MANY, SAMPLED_EVERY_OF_MANY = 13, 401
 """No multiples of the number of services or of kinds: each of them is in the sample. `--soak` has every outage."""
 MANY_CALLS = 20
 """With so many calls the samples are smaller: they would take many minutes."""
@@ -97,7 +97,7 @@ class MostCallsFail(Faults):
 def test_while_most_calls_of_dynamodb_fail_no_healthy_message_is_taken_for_a_killer(aws: Endpoint) -> None:
     ledger = Ledger(aws, POWERTOOLS_LOG_LEVEL="CRITICAL")
     with scenario_after_scenario():
-        for batch in range(2):
+        for batch in range(1):
             queue = Queue([record(opening(f"{batch}-{number}")) for number in range(10)])
             with MostCallsFail(batch).on(ledger.worker.dynamodb):
                 while queue.records:

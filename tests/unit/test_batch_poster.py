@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conditional_writes import Deadline, Observed, Put, Update, absent, version_is
+from conditional_writes import Deadline, Observed, Put, absent, version_is
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.requests import as_request
 from ledger import fold as folding
@@ -44,10 +44,8 @@ from tests.support.folding import (
 from tests.support.samples import (
     ALICE,
     BOB,
-    NOW,
     alice,
     bob,
-    closing,
     largest_transaction,
     largest_transfer,
     opening,
@@ -60,34 +58,11 @@ from tests.unit.stubs import Stubbed
 from workers.queue_messages import Again, Dead, Done
 
 
-def test_an_accounts_messages_are_one_write_of_it_that_asserts_its_version_and_an_entry_each() -> None:
-    opened = fold([opening()])
-    plan = fold([payment(5, transaction_id="1"), payment(-9, transaction_id="2")], as_written(opened.writes, {}))
-    [update] = [each for each in plan.writes if each.key.table == "accounts"]
-    assert isinstance(update, Update)
-    last_seal = plan.writes[-1].item["seal"]  # type: ignore[union-attr]
-    assert (update.values, update.condition.values) == ({"balance": 5, "version": 3, "seal": last_seal}, (1,))
-    assert [type(each) for each in plan.writes if each.key.table == "journal"] == [Put, Put]
-    assert [outcome.reason for outcome in plan.outcomes] == [None, "OVERDRAFT_LIMIT"]
-
-
-def test_a_repetition_inside_a_batch_is_replayed_and_written_once() -> None:
-    plan = fold([opening(), payment(5), payment(5)])
-    assert [outcome.replayed for outcome in plan.outcomes] == [False, False, True]
-    assert plan.outcomes[2].account_version == plan.outcomes[1].account_version
-    assert len(plan.writes) == 3
-
-
 def test_another_payload_under_the_same_id_is_refused_and_names_the_fields() -> None:
     plan = fold([opening(), payment(5), payment(6, currency="EUR")])
     sentence = "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
     assert plan.dispositions[2] == Dead(ReasonCode.PAYLOAD_CHANGED, sentence, {"original_status": "POSTED"})
     assert len(plan.writes) == 3
-
-
-def test_an_account_below_its_limit_is_paid_into_though_it_stays_below() -> None:
-    [outcome] = planned([payment(20)], items_of(alice(balance=-100))).outcomes
-    assert (outcome.status, outcome.balance_after) == ("POSTED", Decimal(-80))
 
 
 UNSOUND = {
@@ -112,14 +87,6 @@ def test_a_decision_that_no_rule_may_make_is_not_committed_and_its_reason_has_no
     assert sentence in disposition.reason
     assert not re.search("[0-9]", disposition.reason)
     assert folded.writes == []
-
-
-def test_what_is_in_the_journal_is_replayed_as_it_was_and_writes_nothing() -> None:
-    messages = [opening(), payment(-5), closing("2")]
-    first = fold(messages)
-    plan = fold(messages, as_written(first.writes, {}))
-    assert not plan.writes
-    assert plan.outcomes == [replace(outcome, replayed=True) for outcome in first.outcomes]
 
 
 @pytest.mark.parametrize(
@@ -152,26 +119,6 @@ def test_as_many_reversals_as_fit_a_transaction_are_folded(amount: int | None) -
     items, _ = folded_in_batches([payment(1, transaction_id=f"t-{number}") for number in range(60)], items_of(alice()))
     plan = planned([reversing(f"t-{number}", amount, transaction_id=f"r-{number}") for number in range(60)], items)
     assert (len(plan.dispositions), len(plan.writes)) == (49, 99)
-
-
-def test_a_transfer_is_four_writes_in_one_commit_and_its_outcome_is_the_payers() -> None:
-    items, [plan] = folded_in_batches([transfer(30)], ALICE_AND_BOB)
-    written = [(each.key.table, type(each)) for each in plan.writes]
-    assert written == [("accounts", Update), ("accounts", Update), ("journal", Put), ("journal", Put)]
-    sides = [entry_of(items, name, home="alice") for name in ("alice", "bob")]
-    assert [(side["amount"], side["balance_after"], side["account_version"]) for side in sides] == [
-        (-30, 70, 8),
-        (30, 35, 4),
-    ]
-    assert sides[0]["request"] == sides[1]["request"] == transfer(30).canonical_payload()
-    seals = [side["seal"] for side in sides]
-    after = items_of(
-        alice(balance=70, version=8, posted_at=NOW, seal=seals[0]),
-        bob(balance=35, version=4, posted_at=NOW, seal=seals[1]),
-    )
-    assert after.items() <= items.items()
-    [outcome] = plan.outcomes
-    assert (outcome.amount, outcome.balance_after, outcome.account_version) == (-30, 70, 8)
 
 
 @pytest.mark.parametrize("amount", [30, 999], ids=["posted", "rejected"])
@@ -243,24 +190,6 @@ def test_an_account_whose_held_money_is_not_the_sum_of_its_holds_is_not_decided_
     assert again.reason == f"held: expected 30, which is the sum of the holds, got {held or 0}"
     assert isinstance(other, Done)
     assert isinstance(fold(messages, ALICE_AND_BOB | {key: item | {"held": Decimal(30)}}).dispositions[0], Done)
-
-
-@pytest.mark.parametrize("size", [1, 7, 33, 34, 60])
-def test_a_chain_of_transfers_is_cut_into_commits_in_order_with_the_same_outcomes_however_batched(size: int) -> None:
-    names = [f"acc-{number}" for number in range(61)]
-    before = items_of(*(alice(account_id=name) for name in names))
-    # Each account has 150 and spends more, which it can only after the credit.
-    chain = [
-        transfer(149 + number, transaction_id=str(number), from_account_id=payer, to_account_id=payee)
-        for number, (payer, payee) in enumerate(itertools.pairwise(names), 1)
-    ]
-    items, plans = folded_in_batches(chain, before, size)
-    whole, cut = folded_in_batches(chain, before)
-    assert items == whole
-    assert dispositions(plans) == dispositions(cut)
-    assert {outcome_of(disposition).status for disposition in dispositions(plans)} == {"POSTED"}
-    assert [len(plan.writes) for plan in cut] == [100, 82]
-    assert max(len(plan.writes) for plan in plans) <= 100
 
 
 def test_a_transfer_goes_into_the_next_commit_where_only_one_of_its_entries_would_fit() -> None:
@@ -344,15 +273,6 @@ def groups_of(transactions: Sequence[TransactionMessage]) -> list[list[int]]:
     return [[messages.index(message) for message in group] for group in groups]
 
 
-def test_groups_are_joined_by_account_and_keep_their_order() -> None:
-    pairs = ["a", "b", "cd", "e", "da", "bf", "c", "a"]
-    messages = [
-        transfer(from_account_id=pair[0], to_account_id=pair[1]) if len(pair) > 1 else payment(1, account_id=pair)
-        for pair in pairs
-    ]
-    assert groups_of(messages) == [[0, 2, 4, 6, 7], [1, 5], [3]]
-
-
 PAIRS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=2, unique=True)
 
 
@@ -395,10 +315,6 @@ def posted(
     return {name: value for name, value in sums.items() if value}
 
 
-def of_one_account(number: int) -> list[QueuedTransaction]:
-    return list(map(message_of, [opening(), *(payment(1, transaction_id=str(n)) for n in range(number - 1))]))
-
-
 def test_messages_are_decided_in_the_order_in_which_they_were_sent(empty_dynamodb: Stubbed) -> None:
     """A redelivered one, too. Of those that were sent in one millisecond the order of delivery counts."""
     late, last, first = payment(-2, transaction_id="t-2"), payment(-3, transaction_id="t-3"), payment(5)
@@ -432,53 +348,6 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
     assert (decided.replayed, decided.account_version, decided.balance_after) == (False, 4, -1)
     counts = {"Posted": 1, "Rejected": 1, "Duplicates": 1, "Conflicts": 1, "CommitTime": 1}
     assert measured == counts | {("Rejected", "ACCOUNT_EXISTS"): 1}
-
-
-def test_a_replayed_rejection_is_a_duplicate_and_no_rejection_and_without_a_write_there_is_no_commit(
-    empty_dynamodb: Stubbed,
-) -> None:
-    items = fold([opening(), payment(-5)]).after
-    opening_key = TABLES.entry_key(EntryId("alice", "open"))
-    empty_dynamodb.finds({key: item for key, item in items.items() if item and key != opening_key})
-    message = message_of(payment(-5), receive_count=2)
-    assert posted(empty_dynamodb, [message]) == {"Duplicates": 1}
-    assert outcome_of(message.disposition).reason == "OVERDRAFT_LIMIT"
-    assert empty_dynamodb.operations == ["BatchGetItem"]
-
-
-def test_rejections_are_measured_by_their_reason(empty_dynamodb: Stubbed) -> None:
-    debits = [payment(-5, transaction_id=str(n)) for n in range(2)]
-    francs = payment(5, "CHF", transaction_id="francs")
-    by_reason = {("Rejected", "OVERDRAFT_LIMIT"): 2, ("Rejected", "CURRENCY_MISMATCH"): 1}
-    measured = posted(empty_dynamodb, list(map(message_of, [opening(), *debits, francs])))
-    assert measured == {"Posted": 1, "Rejected": 3, "CommitTime": 1} | by_reason
-
-
-def assert_failed(messages: Sequence[QueuedTransaction], error: str) -> None:
-    """Asserts that the messages come again, for an error of this name."""
-    for message in messages:
-        disposition = message.disposition
-        assert isinstance(disposition, Again)
-        assert disposition.error
-        assert disposition.error.name == error
-        assert disposition.reason
-
-
-def test_a_group_that_fails_keeps_what_it_had_committed(empty_dynamodb: Stubbed) -> None:
-    empty_dynamodb.answers("transact_write_items")
-    empty_dynamodb.refuses("transact_write_items", "InternalServerError")
-    messages = of_one_account(101)
-    assert posted(empty_dynamodb, messages) == {"Posted": 99, "CommitTime": 1}
-    assert [outcome_of(message.disposition).account_version for message in messages[:99]] == list(range(1, 100))
-    assert_failed(messages[99:], "InternalServerError")
-
-
-def test_without_time_nothing_is_posted_and_without_messages_nothing_is_asked_for(empty_dynamodb: Stubbed) -> None:
-    messages = of_one_account(2)
-    posted(empty_dynamodb, messages, seconds=-1)
-    assert_failed(messages, "DeadlinePassed")
-    assert posted(empty_dynamodb, []) == {}
-    assert empty_dynamodb.operations == []
 
 
 def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+from aws_lambda_powertools.metrics import EphemeralMetrics
 from botocore.exceptions import ReadTimeoutError
 
 from conditional_writes import Deadline, Key, Observed, Put, key
@@ -29,7 +29,7 @@ from workers import batches
 from workers.attempts import Attempts
 from workers.batches import Measurement, Queue, QueueWorker
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
-from workers.queue_messages import Again, Dead, Disposition, Done, NotAnSqsEvent, QueueMessage, Waiting
+from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage, Waiting
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/orders"
 DEAD_LETTER_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
@@ -245,23 +245,6 @@ def last_hours() -> datetime:
     return datetime.now(UTC) - timedelta(seconds=RETENTION_SECONDS - batches.LAST_SECONDS)
 
 
-def test_a_message_to_come_again_goes_back_and_no_other(working: Working) -> None:
-    assert working.ended({"a": DONE, "b": WAITING, "c": DEAD, "d": FAILED}) == ["b", "d"]
-    assert working.ended({"a": FAILED, "b": FAILED}) == ["a", "b"]
-
-
-def test_the_handler_gets_the_messages_decoded_and_the_time_but_for_two_slow_requests(working: Working) -> None:
-    got: list[tuple[list[Order], float]] = []
-
-    def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
-        got.append(([message.decoded for message in messages], deadline.remaining_seconds))
-        return all_done(messages, deadline)
-
-    assert working.process(map(record, ("a", "b", "c")), handle, Context(timeout_seconds=90)) == []
-    remaining = pytest.approx(90 - RESERVED_SECONDS - SETTLING_SECONDS, abs=5)
-    assert got == [([Order("a"), Order("b"), Order("c")], remaining)]
-
-
 def test_a_message_that_the_handler_forgets_or_raises_an_error_at_comes_again(working: Working) -> None:
     def handle(messages: Messages, _: Deadline) -> list[Measurement]:
         messages[0].disposition = DONE
@@ -290,20 +273,6 @@ def test_what_cannot_be_decoded_is_not_handled_and_holds_up_no_other(working: Wo
     assert "order" not in line
 
 
-def test_one_message_of_a_hundred_that_ends_its_decoder_comes_again_and_the_others_are_done(working: Working) -> None:
-    bodies = ["exits" if number == 7 else f"order {number}" for number in range(100)]
-    assert working.process(named(bodies)) == ["exits"]
-    [failed] = [line for line in working.lines if line["level"] == "ERROR"]
-    assert (failed["reason"], failed["exception_name"]) == ("a library's", "SystemExit")
-    assert working.batch["placed"] == 99
-
-
-def test_an_error_that_ends_the_function_while_it_handles_messages_ends_it(working: Working) -> None:
-    """It may be the function's end, as when it is killed. So it isn't a message's."""
-    with pytest.raises(SystemExit):
-        working.process([record("a")], lambda *_: sys.exit("now"))
-
-
 @pytest.mark.parametrize("bodies", ["", "ab"], ids=["empty", "two messages"])
 def test_a_batch_that_is_done_asks_sqs_for_nothing_and_counts_zeros(working: Working, bodies: str) -> None:
     assert working.ended(dict.fromkeys(bodies, DONE)) == []
@@ -311,35 +280,6 @@ def test_a_batch_that_is_done_asks_sqs_for_nothing_and_counts_zeros(working: Wor
     working.metrics.pop(("MessageAge",), None)
     zeros = {("Waiting",): 0, ("ReturnedToQueue",): 0, ("DeadLettered",): 0, ("ReturnedAge",): 0}
     assert dict(working.metrics) == zeros
-
-
-def test_a_record_that_is_none_of_sqs_goes_back_and_holds_up_no_other(
-    working: Working, caplog: pytest.LogCaptureFixture
-) -> None:
-    unreadable = record("secret") | {"messageId": "m-1", "receiptHandle": None}
-    assert working.process([record("a"), unreadable, record("b")]) == ["m-1"]
-    assert [line["order"] for line in working.lines] == ["a", "b"]
-    assert "message m-1 is left on its queue: receiptHandle: expected a text" in caplog.text
-    assert "secret" not in caplog.text
-
-
-EVENTS = [None, [], "x", {}, {"Records": None}, {"Records": {"0": record("x")}}, {"Records": [record("x"), {}]}]
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_an_event_without_a_list_of_records_with_ids_is_refused_whole(event: Any) -> None:
-    nobody: Any = None
-    worker = QueueWorker(decode, lambda *_: pytest.fail("handled"), disposition_of, nobody, nobody, nobody, nobody)
-    with pytest.raises(NotAnSqsEvent, match=r"^Records(\[1\]: expected a record|: expected a list) of SQS's"):
-        worker.process(event, Context())  # type: ignore[arg-type]
-
-
-def test_what_aws_could_not_do_comes_again_however_often(working: Working) -> None:
-    """An attempt that ends is no kill, and an outage of any length condemns nobody."""
-    for receive_count in (*range(1, 20), 61, 1000):
-        assert working.ended({"a": FAILED, "b": DONE}, receive_count) == ["a"]
-        assert working.attempt("a") is None
-    assert working.dead_letters() == []
 
 
 def test_in_the_last_hours_of_its_retention_a_message_is_dead(working: Working) -> None:
@@ -447,26 +387,6 @@ def test_a_batch_is_a_line_and_each_message_is_another_at_debug_those_that_are_d
     assert (done["level"], done["message"], done["order"], done["number"]) == ("DEBUG", "placed", "a", 7)
 
 
-def test_a_reason_is_printable_in_the_log_and_in_the_dead_letter(working: Working) -> None:
-    hostile = "no \0 map"
-    working.ended({"a": DEAD._replace(reason=hostile), "b": WAITING._replace(reason=hostile)})
-    assert [line["reason"] for line in working.lines] == [r"no \x00 map"] * 2
-    assert working.dead_letters() == [("a", Code.NOT_AN_ORDER, r"no \x00 map")]
-
-
-def test_each_message_counts_once_and_dead_letters_also_by_their_reason_code(working: Working) -> None:
-    bodies = ("done", "dead", "dead", "not an order", "waiting", "failed", "breaks the decoder")
-    working.process(map(record, bodies), given({"done": DONE, "dead": DEAD, "waiting": WAITING, "failed": FAILED}))
-    assert 0 <= working.metrics.pop(("MessageAge",)) < 60_000
-    assert 0 <= working.metrics.pop(("ReturnedAge",)) < 60_000
-    assert working.metrics == {
-        ("Waiting",): 1,
-        ("ReturnedToQueue",): 2,
-        ("DeadLettered",): 3,
-        ("DeadLettered", f"ReasonCode={Code.NOT_AN_ORDER}"): 3,
-    }
-
-
 def test_the_age_of_a_message_is_the_time_since_it_was_sent(working: Working) -> None:
     """SQS's own metric of the oldest message leaves out what was received three times."""
     now = datetime.now(UTC)
@@ -475,37 +395,6 @@ def test_the_age_of_a_message_is_the_time_since_it_was_sent(working: Working) ->
     working.process(records, given({"a": DONE, "b": FAILED, "c": WAITING}))
     assert working.metrics[("MessageAge",)] == pytest.approx(120_000, abs=60_000)
     assert working.metrics[("ReturnedAge",)] == pytest.approx(3_600_000, abs=60_000)
-
-
-def test_what_the_handler_measured_is_published(working: Working) -> None:
-    def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
-        return [
-            *all_done(messages, deadline),
-            *(Measurement("Time", value, MetricUnit.Milliseconds) for value in (12.5, 2.5)),
-            Measurement("Refused", 4, dimension=("Reason", "SOLD_OUT")),
-        ]
-
-    working.process([record("a"), record("b")], handle)
-    assert working.metrics.items() >= {("Time",): 15, ("Refused", "Reason=SOLD_OUT"): 4}.items()
-
-
-def test_a_message_that_kills_its_function_each_time_is_dead_and_its_neighbours_are_done(working: Working) -> None:
-    alive = ["a", "killer", "b"]
-    for receive_count in range(1, 8):
-        assert working.delivered(alive, receive_count) is None
-        if receive_count < 3:
-            assert working.sqs.operations == []  # so far anything may have killed it
-        if receive_count == 3:
-            assert [working.attempt(body)["begun"] for body in alive] == [1, 1, 1]  # type: ignore[index]
-        # The killer may be the first of the three that are processed alone.
-        alive = [body for body in alive if body not in working.acknowledged]
-    assert alive == ["killer"]
-    assert [working.attempt(body) for body in ("a", "b")] == [None, None]
-    assert working.delivered(alive, 8) == []
-    reason = "each of 5 attempts to process it killed its function: exit, memory or timeout"
-    assert working.dead_letters() == [("killer", "FUNCTION_KILLED", reason)]
-    assert all(working.requests_of_dead_letters()), "the letter of a message processed alone names its request, too"
-    assert working.attempt("killer") is None
 
 
 def test_a_killer_whose_dead_letter_is_refused_is_not_processed_again(working: Working) -> None:
@@ -672,12 +561,3 @@ def test_while_a_telling_takes_as_long_as_it_can_suspects_are_over_within_the_ti
     returned = working.process(records, context=Context(timeout_seconds=90))
     assert 0 < len(returned) < 20, "some were dead before time was short, and the others come again"
     assert SLOWEST_CALL_SECONDS < clock.seconds - START < 90
-
-
-def test_a_queue_is_as_the_functions_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
-    named = {"QUEUE_URL": QUEUE_URL, "DEAD_LETTER_QUEUE_URL": DEAD_LETTER_URL} | numbers
-    for name, value in named.items():
-        monkeypatch.setenv(name, value)
-    client: Any = object()
-    assert Queue.from_environment(client) == (client, QUEUE_URL, DEAD_LETTER_URL, 604_800, 900, 8)

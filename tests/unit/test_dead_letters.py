@@ -95,14 +95,6 @@ def test_a_letter_that_was_redriven_and_died_again_names_the_first_message_too(s
     assert json.loads(texts_sent(stubbed_sqs)["origin"])["first"] == first
 
 
-def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
-    waiting, undecided = dead("waiting"), dead("undecided")
-    waiting.disposition, undecided.disposition = Again("timed out"), None
-    send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], REQUEST, plenty())
-    assert [entry["MessageBody"] for entry in entries_sent(stubbed_sqs)] == ["dead"]
-    assert (waiting.disposition, undecided.disposition) == (Again("timed out"), None)
-
-
 @pytest.mark.parametrize(
     ("number", "reason"),
     [(7, "why"), (10, "why (left out, as SQS allows ten message attributes: a7, a8, a9)")],
@@ -114,27 +106,6 @@ def test_a_letter_has_ten_attributes_and_the_reason_names_those_that_give_way(
     sent = texts_sent(stubbed_sqs)
     assert sent.keys() == {"reason", "reason_code", "origin", *(f"a{each}" for each in range(7))}
     assert sent["reason"] == reason
-
-
-@pytest.mark.parametrize(("number", "size", "requests"), [(25, 4, [10, 10, 5]), (5, 262_144, [3, 2])])
-def test_ten_letters_go_in_one_request_of_a_mebibyte_at_most(
-    stubbed_sqs: Stubbed, number: int, size: int, requests: list[int]
-) -> None:
-    assert stay_dead(stubbed_sqs, [dead("x" * size) for _ in range(number)]) == [True] * number
-    assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == requests
-
-
-def test_a_message_that_the_queue_refuses_comes_again_and_the_rest_is_sent(stubbed_sqs: Stubbed) -> None:
-    failed = {"Id": "1", "SenderFault": False, "Code": "InternalError"}
-    stubbed_sqs.answers("send_message_batch", {"Successful": [], "Failed": [failed]})
-    messages = [dead(), dead(), dead()]
-    assert stay_dead(stubbed_sqs, messages) == [True, False, True]
-    assert messages[1].disposition == Again("the dead-letter queue didn't take it: InternalError; JUNK: why")
-
-
-def test_when_a_request_fails_its_messages_stay_on_their_own_queue_and_the_next_is_sent(stubbed_sqs: Stubbed) -> None:
-    stubbed_sqs.refuses("send_message_batch", "AccessDenied")
-    assert stay_dead(stubbed_sqs, [dead() for _ in range(12)]) == [False] * 10 + [True] * 2
 
 
 def test_after_the_deadline_or_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:

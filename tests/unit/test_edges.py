@@ -7,39 +7,25 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
-from msgspec.structs import replace
 
-from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, Update, absent, key
+from conditional_writes import Observed, Plan, Update, key
 from conditional_writes.core.items import item_bytes, value_bytes
-from conditional_writes.core.own_attributes import ERASED_AS_OF, ITEM_BYTES
-from conditional_writes.core.requests import any_of, equals, less_than
+from conditional_writes.core.own_attributes import ITEM_BYTES
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
-from conditional_writes.exactly_once.record import free, is_over
-from conditional_writes.upserts import REMOVED, MapEntry, NotAMap, erase, erasure, upsert
+from conditional_writes.upserts import REMOVED, MapEntry, erasure
 from conditional_writes.upserts.clocks import (
-    Standing,
     clock,
     clocks_attribute,
-    is_removal,
-    just_after,
     map_mark,
-    standing,
     time_text,
     winning,
 )
 from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
-from conditional_writes.upserts.erasing import erase_up_to
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES
 from conditional_writes.upserts.reshape import bytes_in_the_end
 from conditional_writes.upserts.tidying import clock_bytes, removed_bytes, tidied
-from ledger.core.journal import Outcome
-from ledger.core.transaction_types.transaction import Transaction
-from ledger.core.values import format_decimal, normalized, version
-from tests.support.samples import ALICE, CLOSED
-from tests.unit.stubs import Stubbed
 
 NO_CLIENT: Any = None
 RECORDS = Records(NO_CLIENT, "Records")
@@ -48,10 +34,6 @@ AS_OF, LATER = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (1, 2))
 
 def nothing(order: Any, observed: Observed) -> Plan[None]:
     return Plan(None)
-
-
-PAY = exactly_once(RECORDS, key=str, prefix="p")(nothing)
-CONFIGURED = exactly_once(RECORDS, config=IdempotencyConfig("id", expires_after_seconds=1), prefix="p")(nothing)
 
 
 HASHES = {
@@ -80,17 +62,6 @@ def test_a_time_without_an_offset_is_its_text() -> None:
     assert field_hashes("pay#p-1", {"at": time}) == field_hashes("pay#p-1", {"at": "2026-07-01T12:00:00"})
 
 
-def test_a_name_of_255_characters_is_a_field_and_one_that_is_longer_makes_the_payload_a_whole() -> None:
-    assert field_hashes("pay#p-1", {"n" * 255: 1}).keys() == {"n" * 255}
-    assert field_hashes("pay#p-1", {"amount": 1, "n" * 256: 1}).keys() == {"payload"}
-
-
-def test_a_payload_of_51_fields_is_hashed_as_a_whole() -> None:
-    fields = dict.fromkeys(map(str, range(50)), 1)
-    assert field_hashes("pay#p-1", fields).keys() == fields.keys()
-    assert field_hashes("pay#p-1", fields | {"50": 1}).keys() == {"payload"}
-
-
 def test_a_model_itself_is_no_payload() -> None:
     @dataclass
     class Payment:
@@ -105,56 +76,6 @@ def test_a_record_lives_for_one_second_or_more_and_its_key_has_2048_bytes_or_few
     pay._recording.begin("k" * 2046)
     with pytest.raises(ValueError, match="prefix and key have over 2048 bytes"):
         pay._recording.begin("k" * 2047)
-
-
-@pytest.mark.parametrize(
-    ("record", "over"),
-    [
-        ({}, False),
-        ({"expiration": 1000}, False),
-        ({"expiration": 999}, True),
-        ({"status": "INPROGRESS"}, False),
-        ({"status": "INPROGRESS", "in_progress_expiration": 1_000_500}, False),
-        ({"status": "INPROGRESS", "in_progress_expiration": 1_000_499}, True),
-        ({"status": "COMPLETED", "in_progress_expiration": 1_000_499}, False),
-    ],
-    ids=str,
-)
-def test_a_record_is_over_after_the_very_time_that_it_names(
-    monkeypatch: pytest.MonkeyPatch, record: dict[str, Any], over: bool
-) -> None:
-    monkeypatch.setattr("conditional_writes.exactly_once.record.time.time", lambda: 1000.5)
-    assert is_over(record) is over
-    timed_out = equals("status", "INPROGRESS") & less_than("in_progress_expiration", 1_000_500)
-    assert free() == any_of([absent("id"), less_than("expiration", 1000), timed_out])
-
-
-def test_an_exactly_once_function_is_given_its_items_and_no_record(stubbed_dynamodb: Stubbed) -> None:
-    seen: list[Observed] = []
-    counter = key("Counters", counter_id="c-1")
-
-    def look(order: Any, observed: Observed) -> Plan[None]:
-        seen.append(observed)
-        return Plan(None)
-
-    stubbed_dynamodb.answers("batch_get_item", {"Responses": {}})
-    stubbed_dynamodb.answers("put_item")
-    exactly_once(Records(stubbed_dynamodb.client, "Records"), key=str, prefix="p", items=lambda _: [counter])(look)("k")
-    assert seen == [{counter: None}]
-
-
-@pytest.mark.parametrize("lacking", ["status", "result", "payload"])
-def test_a_record_that_another_program_made_is_no_record(lacking: str) -> None:
-    call = PAY._recording.begin("k")
-    record = call.record_of(1).record
-    assert call.recorded_in(record) == (1, record)
-    with pytest.raises(ValueError, match="is no record of an exactly-once function"):
-        call.recorded_in({name: value for name, value in record.items() if name != lacking})
-
-
-def test_a_record_of_a_configuration_has_a_hash_only_if_the_payload_is_validated() -> None:
-    record = CONFIGURED._recording.begin({"id": "k"}).record_of(1).record
-    assert record.keys() == {"id", "status", "expiration", "data"}
 
 
 @pytest.mark.parametrize(
@@ -194,15 +115,6 @@ def test_an_entry_that_no_item_can_hold_is_refused(entry: MapEntry, sentence: st
         winning(key("Profiles", id="alice"), [entry])
 
 
-def test_an_entry_without_a_clock_stands_by_the_shape_of_what_is_around_it() -> None:
-    profile, inside = key("Profiles", id="alice"), MapEntry(("a", "m", "x"), 1)
-    assert standing(profile, inside, {"a": {"m": {}}, clocks_attribute(("a",)): {"m": map_mark()}}) is Standing.FITS
-    with pytest.raises(NotAMap, match="a string"):
-        standing(profile, inside, {"a": {"m": "text"}})
-    with pytest.raises(NotAMap, match="an entry"):
-        winning(profile, [MapEntry(("a", "m"), 1), inside])
-
-
 def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no_map_that_is_left_empty() -> None:
     early, before, late = (time_text(AS_OF + timedelta(hours=hours)) for hours in (-1, 0, 1))
     value = f"{early} 5feceb66ffc86f38"
@@ -228,26 +140,6 @@ def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no
     }
     assert forgotten_bytes == 4 * clock_bytes(["gone"]) + clock_bytes(["n"]) == 4 * 38 + 35
     assert needed_bytes == removed_bytes(edit) == clock_bytes(["late", "now", "o"])
-
-
-def test_what_is_erased_are_the_earlier_entries_what_has_no_clock_and_clocks_that_nothing_leads_to() -> None:
-    early, before, late = (time_text(AS_OF + timedelta(hours=hours)) for hours in (-1, 0, 1))
-    of_a, of_m, of_n = map(clocks_attribute, (("a",), ("a", "m"), ("a", "n")))
-    of_r, of_z, of_q = (clocks_attribute(("a", *names)) for names in ("mr", "nz", "mq"))
-    stay = {of_r: {"x": late}, of_m: {"x": late, "r": map_mark()}, "id": "alice"}
-    lost = {of_n: {"z": map_mark()}, of_z: {"x": late}, of_q: {"x": late}, clocks_attribute(("gone",)): {"x": early}}
-    found = stay | {
-        "a": {"early": 1, "late": 1, "unclocked": 1, "m": {"x": 1, "r": {"x": 1}}},
-        of_a: {"early": early, "late": late, "m": map_mark()},
-        "of another program": 1,
-    }
-    edit = Edit(found | lost)
-    assert erase_up_to(edit, before, ["id"])
-    assert edit.item == stay | {
-        "a": {"late": 1, "m": {"x": 1, "r": {"x": 1}}},
-        of_a: {"late": late, "m": map_mark()},
-        ERASED_AS_OF: before,
-    }
 
 
 def test_an_items_bytes_are_counted_as_an_upper_bound_if_it_is_unseen_and_else_exactly() -> None:
@@ -313,48 +205,3 @@ def test_an_erasure_takes_what_it_supersedes_along() -> None:
     ]
     assert in_requests_from_any_on([erasure(AS_OF), late]) == [[erasure(AS_OF)], [late]]
     assert in_requests_from_any_on([late]) == [[late]]
-
-
-def test_the_clocks_of_a_map_are_in_an_attribute_with_its_path() -> None:
-    assert clocks_attribute(("Größen", 'a"b')) == 'cw:as_of ["Größen", "a\\"b"]'
-
-
-def test_a_mark_of_a_map_and_the_clock_of_a_value_are_no_removals() -> None:
-    removal = clock(MapEntry(("map", "name"), REMOVED, AS_OF))
-    value = clock(MapEntry(("map", "name"), 1, AS_OF))
-    assert [is_removal(each) for each in (removal, value, map_mark(), map_mark(removal))] == [True, False, False, False]
-    assert removal < just_after(removal) < value
-
-
-def test_after_the_deadline_nothing_is_upserted_or_erased(stubbed_dynamodb: Stubbed) -> None:
-    profile = key("Profiles", profile_id="p-1")
-    with pytest.raises(DeadlinePassed):
-        upsert(stubbed_dynamodb.client, profile, [MapEntry(("map", "name"), 1, AS_OF)], deadline=Deadline.after(-1))
-    with pytest.raises(DeadlinePassed):
-        erase(stubbed_dynamodb.client, profile, AS_OF, deadline=Deadline.after(-1))
-
-
-def test_a_log_line_names_a_transaction_and_its_accounts() -> None:
-    payment = Transaction(transaction_id="t-1", account_id="acc-1", amount=Decimal(1))
-    assert payment.log_fields == {"transaction_id": "t-1", "account_ids": ("acc-1",)}
-
-
-def test_a_closed_account_allows_nothing() -> None:
-    assert (ALICE.available, CLOSED.available) == (150, 0)
-
-
-@pytest.mark.parametrize("number", [True, -1, Decimal(-1), Decimal("1.5")])
-def test_a_version_is_a_whole_number(number: Any) -> None:
-    with pytest.raises(ValueError, match="version: expected a whole number"):
-        version({"version": number}, "version")
-    assert version({"version": Decimal(0)}, "version") == 0
-
-
-def test_a_negative_zero_is_zero() -> None:
-    assert (str(normalized(Decimal("-0.00"))), format_decimal(Decimal("-0.00"))) == ("0", "0")
-
-
-def test_a_log_line_of_an_outcome_says_what_became_of_it() -> None:
-    outcome = Outcome("POSTED", None, Decimal(1), Decimal(1), 7, "2026-01-01T00:00:00+00:00", "EUR")
-    assert (outcome.label, replace(outcome, replayed=True).label) == ("posted", "replayed")
-    assert outcome.log_fields == {"reason": None, "account_version": 7}

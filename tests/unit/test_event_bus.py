@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ConnectTimeoutError
 
 from conditional_writes import Deadline
 from ledger.core.outcome_events import OutcomeEvent
@@ -61,30 +60,6 @@ def numbers(requests: Sequence[dict[str, Any]]) -> list[list[int]]:
     return [[json.loads(entry["Detail"])["number"] for entry in request["Entries"]] for request in requests]
 
 
-def test_an_event_is_sent_with_its_bus_its_source_its_type_and_its_time(stubbed_events: Stubbed, bus: EventBus) -> None:
-    answer(stubbed_events, None)
-    assert bus.publish(events(1), plenty()) == [None]
-    [request] = stubbed_events.parameters
-    assert request == {
-        "Entries": [
-            {
-                "EventBusName": "outcomes",
-                "Source": "bank",
-                "DetailType": "Paid",
-                "Detail": '{"number": 0}',
-                "Time": TIME,
-            }
-        ]
-    }
-
-
-def test_ten_go_in_one_request(stubbed_events: Stubbed, bus: EventBus) -> None:
-    for size in (10, 10, 5):
-        answer(stubbed_events, *[None] * size)
-    assert bus.publish(events(25), plenty()) == [None] * 25
-    assert numbers(stubbed_events.parameters) == [[*range(10)], [*range(10, 20)], [*range(20, 25)]]
-
-
 def test_a_request_is_at_most_as_large_as_eventbridge_takes_and_so_is_an_event(
     stubbed_events: Stubbed, bus: EventBus
 ) -> None:
@@ -105,14 +80,6 @@ def test_an_event_that_is_too_large_is_sent_to_nobody_and_the_others_are(
     found = bus.publish([one, of_bytes(MAXIMUM_BYTES + 1), other], plenty())
     assert found == [None, Failure("262,145 bytes, an event has at most 262,144", is_final=True), None]
     assert numbers(stubbed_events.parameters) == [[0, 1]]
-
-
-def test_of_a_request_only_what_failed_is_sent_again(stubbed_events: Stubbed, bus: EventBus) -> None:
-    answer(stubbed_events, None, "InternalFailure", None, "ThrottlingException")
-    answer(stubbed_events, "NotAuthorizedForSourceException", None)
-    answer(stubbed_events, None)
-    assert bus.publish(events(4), plenty()) == [None] * 4
-    assert numbers(stubbed_events.parameters) == [[0, 1, 2, 3], [1, 3], [1]]
 
 
 @pytest.mark.parametrize("code", ["InvalidArgument", "MalformedDetail"])
@@ -178,11 +145,6 @@ def test_until_the_deadline_failures_come_again_and_then_they_say_why(
     stubbed_events.forgets_the_rest()
 
 
-def test_after_the_deadline_no_request_is_sent(stubbed_events: Stubbed, bus: EventBus) -> None:
-    assert bus.publish(events(11), Deadline.after(0)) == [Failure("no time is left: publishing")] * 11
-    assert stubbed_events.operations == []
-
-
 def test_the_deadline_ends_the_search_for_the_event_that_is_refused(
     stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,20 +153,3 @@ def test_the_deadline_ends_the_search_for_the_event_that_is_refused(
     times = iter([0, 0])
     monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=lambda: next(times, 99)))
     assert bus.publish_once(events(3), Deadline(1)) == [None, *[Failure("no time is left: publishing")] * 2]
-
-
-def test_once_is_once(stubbed_events: Stubbed, bus: EventBus, pauses: list[float]) -> None:
-    answer(stubbed_events, "InternalFailure", None)
-    assert bus.publish_once(events(2), plenty()) == [Failure("InternalFailure: for a reason"), None]
-    assert not pauses
-
-
-def test_a_request_without_an_answer_is_a_failure_that_may_go_away(
-    stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def put_events(**_: Any) -> None:
-        raise ConnectTimeoutError(endpoint_url="https://events.example")
-
-    monkeypatch.setattr(stubbed_events.client, "put_events", put_events)
-    [failure] = bus.publish_once(events(1), plenty())
-    assert failure == Failure('Connect timeout on endpoint URL: "https://events.example"')

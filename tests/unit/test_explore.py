@@ -5,14 +5,13 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from math import comb
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from conditional_writes import Conflict, OutcomeUnknown, VersionedTable
+from conditional_writes import OutcomeUnknown, VersionedTable
 from conditional_writes.testing import Engine, Explored, Fault, Outcome, Stuck, Violation, explore, exploring, replay
 from conditional_writes.testing.schedule import Choice
 
@@ -264,21 +263,6 @@ def test_a_worker_that_no_order_can_be_tried_of_is_refused_whatever_the_check_sa
 def test_a_check_that_would_have_to_be_awaited_is_refused() -> None:
     with pytest.raises(Stuck, match="would have to be awaited"):
         explored(safe, check=awaited)
-
-
-def test_a_save_of_what_was_loaded_conflicts_in_some_orders_and_never_loses() -> None:
-    outcomes_seen = set()
-
-    def save(accounts: Accounts) -> None:
-        account = accounts.get("alice")
-        accounts.save(account | {"balance": account["balance"] + Decimal(1)})
-
-    def check(accounts: Accounts, outcomes: list[Outcome]) -> None:
-        none_is_lost(accounts, outcomes)
-        outcomes_seen.update(type(outcome.error) for outcome in outcomes)
-
-    explored(save, save, check=check, faults=())
-    assert outcomes_seen == {type(None), Conflict}
 
 
 def test_a_budget_ends_the_search() -> None:

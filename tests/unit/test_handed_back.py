@@ -1,6 +1,5 @@
 """Large items of refused writes: read without botocore, with the same result, and by few threads at a time."""
 
-import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import (
-    Deadline,
     DeadlinePassed,
     Item,
     Observed,
@@ -34,7 +32,6 @@ from tests.support.numbers import exact_numbers
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
 LARGE = {"account_id": "alice", "notes": "x" * LARGE_BYTES}
-SMALL = {"account_id": "alice", "notes": "short"}
 
 
 class Answers:
@@ -124,14 +121,6 @@ def test_botocore_never_sees_a_large_item() -> None:
     assert write(answers.client, put_unless(None, LARGE), {}, plenty()).result == [None, LARGE]
 
 
-@pytest.mark.parametrize("item", [LARGE, SMALL, None], ids=["large", "small", "none"])
-def test_an_item_of_any_size_is_found_whatever_botocore_does(
-    item: Item | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prepared, "take_from_body", lambda **_: None)
-    assert write(Answers(refusal(item)).client, put_unless(), {}, plenty()).result == [item]
-
-
 names = st.sampled_from(["S", "N", "B", "M", "L", "SS", "NULL", "BOOL", "Code", "Item", "Message", "__type"]) | st.text(
     st.characters(codec="utf-8"), min_size=1
 )
@@ -213,17 +202,6 @@ def others_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(prepared._turns, "acquire", wait)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-
-
-@pytest.mark.parametrize("seconds", [math.inf, 1e12])
-def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    acquire = prepared._turns.acquire
-
-    def wait(timeout: float) -> bool:
-        return threading.Lock().acquire(timeout=timeout) and acquire()
-
-    monkeypatch.setattr(prepared._turns, "acquire", wait)
-    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(seconds)).result == [LARGE]
 
 
 @pytest.mark.usefixtures("others_turn")

@@ -103,40 +103,6 @@ def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda shortest, longest: longest)
 
 
-@pytest.mark.parametrize(
-    ("seen", "operation", "version"), [(None, "put_item", 1), (at(7), "update_item", 8)], ids=["put", "update"]
-)
-def test_a_single_write_goes_alone(stubbed_dynamodb: Stubbed, seen: Item | None, operation: str, version: int) -> None:
-    stubbed_dynamodb.answers(operation)
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: seen}, plenty())[:2] == (version, 0)
-
-
-def test_several_writes_are_one_transaction_and_each_bears_the_writes_id(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 0)
-    assert stubbed_dynamodb.operations == ["TransactWriteItems"]
-    (sent,) = stubbed_dynamodb.parameters
-    update, put = sent["TransactItems"][0]["Update"], sent["TransactItems"][1]["Put"]
-    assert sent["ClientRequestToken"] == FIRST_ID
-    assert {"S": FIRST_ID} in update["ExpressionAttributeValues"].values()
-    assert put["Item"]["cw:write_id"] == {"S": FIRST_ID}
-    assert {request["ReturnValuesOnConditionCheckFailure"] for request in (update, put)} == {"ALL_OLD"}
-
-
-def test_without_writes_there_is_no_request_and_the_deadline_does_not_matter(stubbed_dynamodb: Stubbed) -> None:
-    assert write(stubbed_dynamodb.client, lambda _: Plan("done"), {}, Deadline.after(-1))[:2] == ("done", 0)
-    assert stubbed_dynamodb.operations == []
-
-
-def test_after_a_conflict_the_plan_is_made_of_the_item_handed_back(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
-    stubbed_dynamodb.answers("update_item")
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
-    assert stubbed_dynamodb.operations == ["UpdateItem", "UpdateItem"]  # No read.
-    assert stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"][":0"] == {"N": "9"}
-    assert {"S": SECOND_ID} in stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"].values()
-
-
 def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1"}))
     stubbed_dynamodb.cancels(failed(at(8)), NO_ERROR)
@@ -152,13 +118,6 @@ def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(stubbed_dy
     assert len(plans) == 2
 
 
-def test_an_item_that_is_gone_is_planned_for_as_absent(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException")
-    stubbed_dynamodb.answers("put_item")
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (1, 1)
-    assert stubbed_dynamodb.operations == ["UpdateItem", "PutItem"]
-
-
 def test_an_item_without_an_error_stays_as_it_was_seen(stubbed_dynamodb: Stubbed) -> None:
     seen: list[Observed] = []
     stubbed_dynamodb.cancels(failed(at(9)), NO_ERROR)
@@ -171,11 +130,6 @@ def test_an_item_without_an_error_stays_as_it_was_seen(stubbed_dynamodb: Stubbed
     other = key("Counters", counter_id="c-2")
     write(stubbed_dynamodb.client, plan, {COUNTER: at(7), other: at(1)}, plenty())
     assert seen == [{COUNTER: at(7), other: at(1)}, {COUNTER: at(9), other: at(1)}]
-
-
-def test_after_a_lost_response_the_writes_own_work_is_a_success(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(8, FIRST_ID)))
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (8, 0)
 
 
 @pytest.mark.parametrize(
@@ -228,18 +182,6 @@ def test_a_cancellation_after_a_try_without_an_answer_leaves_the_token_as_it_is(
 IN_PROGRESS = ("transact_write_items", "TransactionInProgressException")
 
 
-def test_a_transaction_in_progress_is_sent_again_with_its_token_and_is_no_conflict(
-    stubbed_dynamodb: Stubbed, clock: Clock
-) -> None:
-    for _ in range(3):
-        stubbed_dynamodb.refuses(*IN_PROGRESS)
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 0)
-    first, *others = stubbed_dynamodb.parameters
-    assert others == [first] * 3
-    assert len(clock.pauses) == 3
-
-
 @pytest.mark.parametrize(
     ("reason", "written", "last_token"),
     [({"Code": "TransactionConflict"}, 8, FIRST_ID), (failed(at(9)), 10, SECOND_ID)],
@@ -276,12 +218,6 @@ def test_at_the_deadline_a_cancellation_after_a_try_without_an_answer_is_unknown
         write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(0.04))
 
 
-def test_at_the_deadline_a_cancellation_says_that_nothing_was_written(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
-    with pytest.raises(DeadlinePassed, match="1 conflicts"):
-        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(0.04))
-
-
 @pytest.mark.parametrize("silence", [None, 429, 500, 503])
 def test_a_single_write_without_an_answer_is_unknown_once_others_have_written(
     stubbed_dynamodb: Stubbed, silence: int | None
@@ -305,13 +241,6 @@ def test_a_single_write_without_an_answer_stays_so_and_finds_its_own_effect_late
     stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
     with pytest.raises(OutcomeUnknown, match="no time is left for another"):
         write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, Deadline.after(0.07))
-
-
-def test_a_single_write_that_was_answered_is_an_ordinary_conflict(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.first_fails(400)
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
-    stubbed_dynamodb.answers("update_item")
-    assert write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
 
 
 def test_what_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed) -> None:
@@ -368,12 +297,6 @@ def test_nor_is_one_that_needs_an_item_where_there_is_none(stubbed_dynamodb: Stu
         )
 
 
-def test_after_the_deadline_nothing_is_sent(stubbed_dynamodb: Stubbed) -> None:
-    with pytest.raises(DeadlinePassed, match="writing Counters counter_id='c-1', 0 conflicts"):
-        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, Deadline.after(-1))
-    assert stubbed_dynamodb.operations == []
-
-
 def test_a_writer_who_always_loses_fails_at_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
     lost = iter(range(1, 1000))
     deadline = Deadline.after(5)
@@ -425,22 +348,3 @@ def test_no_pause_outlasts_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock)
     with pytest.raises(DeadlinePassed):
         write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, deadline)
     assert 0 < clock.pauses[0] < 0.4
-
-
-def test_pauses_are_drawn_at_random_from_zero_on(
-    stubbed_dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[tuple[float, float]] = []
-    monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda *ends: drawn.append(ends) or 0.125)
-    lose(stubbed_dynamodb, 2)
-    write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
-    ((shortest, longest),) = drawn
-    assert (shortest, clock.pauses) == (0, [0.125])
-    assert longest > 0
-
-
-@pytest.mark.usefixtures("longest_pauses")
-def test_a_pause_is_at_most_64_times_as_long_as_the_request(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
-    lose(stubbed_dynamodb, 2)
-    write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
-    assert clock.pauses == [pytest.approx(0.64)]

@@ -14,14 +14,12 @@ from msgspec.structs import asdict, replace
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.core.outcome_events import NotAJournalEntry, outcome_event, refusal_event
-from ledger.core.transaction_types import TRANSACTION_TYPES, decode
+from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.checkers.outcomes import POSTED_EVENTS
 from tests.support import samples
 from tests.support.samples import (
     largest_transaction,
     largest_transfer,
-    life_of,
     payment,
     transfer,
 )
@@ -78,20 +76,6 @@ def test_the_event_of_a_letter_that_was_sent_again_has_its_first_sending() -> No
     sent = samples.SENDER.sent
     again = replace(entry_of(payment()), sender=replace(samples.SENDER, first=replace(sent, message_id="m-0")))
     assert delivered(again)["detail"]["first_sent"] == asdict(sent) | {"message_id": "m-0"}
-
-
-OF_TWO_ACCOUNTS = (transfer(), samples.compound(("alice", -1), ("bob", 1)))
-OF_LIFE = map(decode, map(json.dumps, life_of("alice")))
-OF_EACH_TYPE = {type(each): each for each in (*OF_TWO_ACCOUNTS, *OF_LIFE)}
-
-
-@pytest.mark.parametrize("name", TRANSACTION_TYPES)
-def test_the_detail_type_says_what_was_posted_or_that_it_was_rejected(name: str) -> None:
-    """A type with one account has its step in `life_of`."""
-    message = OF_EACH_TYPE[TRANSACTION_TYPES[name]]
-    assert delivered(entry_of(message))["detail-type"] == POSTED_EVENTS[name]
-    rejected = replace(OUTCOME, status="REJECTED", reason="ACCOUNT_CLOSED", amount=Decimal(0))
-    assert delivered(entry_of(message, rejected))["detail-type"] == "TransactionRejected"
 
 
 @pytest.mark.parametrize("message", [largest_transaction(), largest_transfer()], ids=["transaction", "transfer"])

@@ -67,30 +67,6 @@ def letters(sqs: Stubbed) -> list[tuple[Any, str, str]]:
     ]
 
 
-def test_entries_are_published_in_their_order(publisher: OutcomePublisher, stubbed_events: Stubbed) -> None:
-    takes(stubbed_events, None, None)
-    published = publisher.publish([entry(1), entry(2)], plenty())
-    assert published == Published([None, None], dead_lettered=0)
-    assert published.number == 2
-    [request] = stubbed_events.parameters
-    assert [json.loads(event["Detail"])["id"] for event in request["Entries"]] == ["alice#1", "alice#2"]
-
-
-def test_what_is_no_entry_is_dead_lettered_and_holds_up_no_other(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
-) -> None:
-    takes(stubbed_events, None, None)
-    takes_letters(stubbed_sqs)
-    published = publisher.publish([entry(1), entry(2, status="HELD"), entry(3)], plenty())
-    assert published == Published([None, None, None], dead_lettered=1)
-    assert published.number == 2
-    reason = "status: expected one of POSTED, REJECTED, got 'HELD'"
-    again = {"republish": {"account_id": "alice", "from_version": 2, "to_version": 2}}
-    assert letters(stubbed_sqs) == [(again, "NOT_AN_ENTRY", reason)]
-    [line] = caplog.messages
-    assert line == f"dead-lettered: {{'account_id': 'alice', 'transaction_id': 't-2'}}: NOT_AN_ENTRY: {reason}"
-
-
 def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
     publisher: OutcomePublisher, stubbed_sqs: Stubbed
 ) -> None:
@@ -124,16 +100,6 @@ def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
         "the dead-letter queue didn't take it: InternalError;"
         " NOT_AN_ENTRY: status: expected one of POSTED, REJECTED, got 'x'"
     )
-
-
-def test_what_the_dead_letter_queue_refuses_is_sent_again_until_the_deadline(
-    publisher: OutcomePublisher, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise the batch would come again at once, and each time its other entries would be published again."""
-    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 0)
-    takes_letters(stubbed_sqs, 0)
-    takes_letters(stubbed_sqs)
-    assert publisher.publish([entry(1, status="x")], plenty()) == Published([None], dead_lettered=1)
 
 
 def test_events_are_tried_for_so_long_that_dead_letters_can_be_sent_still(

@@ -14,14 +14,12 @@ from conditional_writes import (
     absent,
     at_least,
     begins_with,
-    between,
     contains,
     equals,
     exists,
     less_than,
 )
 from conditional_writes.core.items import to_dynamodb
-from conditional_writes.core.requests import all_of
 from tests.unit.stubs import Stubbed
 
 OF_C_1 = equals("customer_id", "c-1")
@@ -29,51 +27,6 @@ OF_C_1 = equals("customer_id", "c-1")
 
 def orders(client: Any = None) -> VersionedTable:
     return VersionedTable(client, "Orders", "customer_id", "order_id")
-
-
-def test_the_requests_have_the_conditions_and_the_pages() -> None:
-    with Stubbed("dynamodb") as stubbed:
-        table = orders(stubbed.client)
-        for operation in ("query", "query", "scan", "scan"):
-            stubbed.answers(operation, {"Items": []})
-        list(table.query(OF_C_1))
-        matching = less_than("pieces", 3) | exists("customer")
-        found = table.query(
-            OF_C_1 & between("order_id", 7, 9), matching=matching, consistent=True, descending=True, page_size=2
-        )
-        list(found)
-        list(table.scan())
-        list(table.scan(index="by_status", matching=equals("customer_id", "c-1"), segment=(1, 4)))
-    every = {"TableName": "Orders", "ConsistentRead": False}
-    c_1 = {":0": {"S": "c-1"}}
-    assert stubbed.parameters == [
-        every
-        | {
-            "KeyConditionExpression": "#0 = :0",
-            "ExpressionAttributeNames": {"#0": "customer_id"},
-            "ExpressionAttributeValues": c_1,
-        },
-        {
-            "TableName": "Orders",
-            "ConsistentRead": True,
-            "ScanIndexForward": False,
-            "Limit": 2,
-            "KeyConditionExpression": "#0 = :0 AND #1 BETWEEN :1 AND :2",
-            "FilterExpression": "(#2 < :3) OR (attribute_exists(#3))",
-            "ExpressionAttributeNames": {"#0": "customer_id", "#1": "order_id", "#2": "pieces", "#3": "customer"},
-            "ExpressionAttributeValues": c_1 | {":1": {"N": "7"}, ":2": {"N": "9"}, ":3": {"N": "3"}},
-        },
-        every,
-        every
-        | {
-            "IndexName": "by_status",
-            "FilterExpression": "#0 = :0",
-            "ExpressionAttributeNames": {"#0": "customer_id"},
-            "ExpressionAttributeValues": c_1,
-            "Segment": 1,
-            "TotalSegments": 4,
-        },
-    ]
 
 
 NOT_OF_A_KEY = r"Orders: a query's condition is made of equals, .* joined by &: put '.*' into `matching`"
@@ -104,31 +57,6 @@ def test_a_condition_that_is_none_of_the_key_is_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         orders().query(condition)
-
-
-@pytest.mark.parametrize(
-    ("condition", "names", "expression"),
-    [
-        (all_of([OF_C_1, at_least("order_id", 7)]), ["customer_id", "order_id"], "#0 = :0 AND #1 >= :1"),
-        (between("order_id", "c-1", 9) & OF_C_1, ["customer_id", "order_id"], "#0 = :0 AND #1 BETWEEN :1 AND :2"),
-        (
-            less_than("placed_at", 7) & (equals("status", "NEW") & equals("region", "EU")),
-            ["status", "region", "placed_at"],
-            "#0 = :0 AND #1 = :1 AND #2 < :2",
-        ),
-    ],
-)
-def test_a_condition_of_any_nesting_is_sent_flat_and_equals_first(
-    condition: Condition, names: list[str], expression: str
-) -> None:
-    with Stubbed("dynamodb") as stubbed:
-        stubbed.answers("query", {"Items": []})
-        list(orders(stubbed.client).query(condition, index="by_status"))
-    [request] = stubbed.parameters
-    assert request["KeyConditionExpression"] == expression
-    assert list(request["ExpressionAttributeNames"].values()) == names
-    assert len(request["ExpressionAttributeValues"]) == expression.count(":")
-    assert request["ExpressionAttributeValues"][":0"] in ({"S": "c-1"}, {"S": "NEW"})
 
 
 OTHERS_KEY = VersionedTable(None, "Others", "customer_id", "order_id").key("c-1", 7)  # type: ignore[arg-type]

@@ -16,12 +16,8 @@ from conditional_writes import (
     OutcomeUnknown,
     Put,
     Update,
-    absent,
-    equals,
-    exists,
     key,
     replacing,
-    version_is,
 )
 from conditional_writes.core.items import copied, diff, same
 from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
@@ -78,30 +74,6 @@ def test_a_truth_value_is_no_number(one: Any, other: Any) -> None:
     assert not same(one, other)
 
 
-def test_a_change_is_an_update_under_the_version_it_was_made_from() -> None:
-    before = {"order_id": "o-1", "status": "NEW", "note": "x", "kept": [1], "version": 7, "cw:write_id": "theirs"}
-    after = {"order_id": "o-1", "status": "PAID", "kept": [1], "version": 9}
-    made = replacing(ORDER, before, after)
-    assert isinstance(made, Update)
-    assert made.values == {"status": "PAID", "version": 9}
-    assert list(made.removed) == ["note"]
-    assert made.condition == version_is(7)
-
-
-@pytest.mark.parametrize(
-    ("before", "condition"),
-    [
-        (None, absent("order_id")),
-        ({"a": 1}, exists("order_id") & absent("version")),
-        ({"a": 1, "version": 0}, version_is(0)),  # Other libraries begin at 0.
-        ({"a": 1, "version": Decimal(3)}, version_is(3)),
-        ({"version": 3, "cw:version_id": "w-1"}, version_is(3) & equals("cw:version_id", "w-1")),
-    ],
-)
-def test_every_first_version_of_others_is_understood(before: Item | None, condition: object) -> None:
-    assert replacing(ORDER, before, {"a": 2, "version": 9}).condition == condition
-
-
 def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_copied() -> None:
     value = {"t": (1, [2]), "b": bytearray(b"x"), "m": MappingProxyType({"l": [3]})}
     copy_of_it = copied(value)
@@ -128,12 +100,6 @@ def test_an_error_can_be_handed_to_another_process(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
     assert vars(again) == vars(error)
-
-
-@pytest.mark.parametrize("version", ["3", Decimal("1.5"), True, None, [1]])
-def test_a_version_that_is_none_is_refused(version: Any) -> None:
-    with pytest.raises(TypeError, match=r"Orders order_id='o-1': version is .*, expected a whole number"):
-        replacing(ORDER, {"version": version}, {"version": 2})
 
 
 def test_what_is_no_later_version_is_refused_as_what_was_changed_in_place_is() -> None:

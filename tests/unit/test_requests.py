@@ -9,78 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Check, Delete, Put, Update, Write, absent, key, version_is
+from conditional_writes import Put, Update, absent, key, version_is
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.requests import as_request
 
 ORDER = key("Orders", order_id="o-1")
-LINE = key("Lines", order_id="o-1", line=2)
-
-
-def test_a_put_has_its_key_its_condition_and_the_id_of_the_write() -> None:
-    assert as_request(Put(LINE, {"pieces": 3}, absent("order_id")), "write-1") == {
-        "TableName": "Lines",
-        "Item": {"order_id": {"S": "o-1"}, "line": {"N": "2"}, "pieces": {"N": "3"}, "cw:write_id": {"S": "write-1"}},
-        "ConditionExpression": "attribute_not_exists(#0)",
-        "ExpressionAttributeNames": {"#0": "order_id"},
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-
-
-def test_an_update_sets_what_changed_and_the_id_of_the_write() -> None:
-    assert as_request(Update(LINE, {"pieces": 4, "version": 8}, version_is(7)), "write-1") == {
-        "TableName": "Lines",
-        "Key": {"order_id": {"S": "o-1"}, "line": {"N": "2"}},
-        "ConditionExpression": "#0 = :0",
-        "UpdateExpression": "SET #1=:1,#0=:2,#2=:3",
-        "ExpressionAttributeNames": {"#0": "version", "#1": "pieces", "#2": "cw:write_id"},
-        "ExpressionAttributeValues": {
-            ":0": {"N": "7"},
-            ":1": {"N": "4"},
-            ":2": {"N": "8"},
-            ":3": {"S": "write-1"},
-        },
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-
-
-def test_an_update_can_remove_and_add() -> None:
-    request = as_request(Update(ORDER, {}, None, removed=["note"], added={"version": 1}), "write-1")
-    assert request["UpdateExpression"] == "SET #0=:1 REMOVE #1 ADD #2 :2"
-    assert request["ExpressionAttributeNames"] == {
-        "#0": "cw:write_id",
-        "#1": "note",
-        "#2": "version",
-    }
-    # A write that is sent again must not add again. It finds its own id.
-    assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #0 <> :0"
-    assert request["ExpressionAttributeValues"] == {":0": {"S": "write-1"}, ":1": {"S": "write-1"}, ":2": {"N": "1"}}
-
-
-def test_an_addition_that_makes_a_version_leaves_its_id() -> None:
-    request = as_request(Update(ORDER, {}, added={"version": 1}, makes_version=True), "write-1")
-    assert request["ExpressionAttributeNames"] == {"#0": "cw:version_id", "#1": "version"}
-    assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #0 <> :0"
-
-
-@pytest.mark.parametrize("write", [Delete(LINE, version_is(7)), Check(LINE, version_is(7))])
-def test_a_delete_or_a_check_has_its_key_and_its_condition(write: Write) -> None:
-    assert as_request(write, "write-1") == {
-        "TableName": "Lines",
-        "Key": {"order_id": {"S": "o-1"}, "line": {"N": "2"}},
-        "ConditionExpression": "#0 = :0",
-        "ExpressionAttributeNames": {"#0": "version"},
-        "ExpressionAttributeValues": {":0": {"N": "7"}},
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-
-
-def test_without_a_condition_none_is_sent() -> None:
-    assert as_request(Put(ORDER, {}), "write-1") == {
-        "TableName": "Orders",
-        "Item": {"order_id": {"S": "o-1"}, "cw:write_id": {"S": "write-1"}},
-    }
-    assert as_request(Delete(ORDER), "write-1") == {"TableName": "Orders", "Key": {"order_id": {"S": "o-1"}}}
 
 
 HOSTILE = [

@@ -31,11 +31,6 @@ def answer(sqs: Stubbed, *failed: int) -> None:
     sqs.answers("send_message_batch", {"Successful": [], "Failed": entries})
 
 
-def test_ten_go_in_one_request(stubbed_sqs: Stubbed) -> None:
-    send_all(stubbed_sqs.client, QUEUE, messages(25), plenty())
-    assert [len(bodies(parameters)) for parameters in stubbed_sqs.parameters] == [10, 10, 5]
-
-
 def test_a_message_of_a_group_is_sent_with_it_and_another_without(stubbed_sqs: Stubbed) -> None:
     send_all(stubbed_sqs.client, QUEUE, [Message("body", group_id="expire_holds"), Message("body")], plenty())
     [parameters] = stubbed_sqs.parameters
@@ -51,12 +46,6 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs
         ["body 1", "body 3", "body 10"],
         ["body 10"],
     ]
-
-
-def test_a_request_that_fails_is_sent_again(stubbed_sqs: Stubbed) -> None:
-    stubbed_sqs.refuses("send_message_batch", "InternalFailure")
-    send_all(stubbed_sqs.client, QUEUE, messages(2), plenty())
-    assert [bodies(parameters) for parameters in stubbed_sqs.parameters] == [["body 0", "body 1"]] * 2
 
 
 def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubbed) -> None:

@@ -1,6 +1,5 @@
 """Versioned tables without a server: items of a plan's `observed`, and their errors."""
 
-import copy
 import math
 from collections.abc import Callable
 from datetime import date, timedelta
@@ -17,10 +16,7 @@ from conditional_writes import (
     NoSuchTable,
     Plan,
     Put,
-    Update,
-    VersionedItem,
     VersionedTable,
-    WrongKey,
     key,
     read,
     write,
@@ -35,15 +31,6 @@ STORED: Item = {"customer_id": "c-1", "order_id": 7, "lines": {"a": [1]}, "versi
 OBSERVED = {orders.key("c-1", 7): STORED, orders.key("c-1", 8): None}
 
 
-def test_an_item_of_a_plan_can_be_saved() -> None:
-    order = orders.get_from(OBSERVED, "c-1", 7)
-    assert order == orders.load_from(OBSERVED, "c-1", 7) == {name: STORED[name] for name in STORED if name[:3] != "cw:"}
-    saving = orders.saving(order | {"status": "PAID"})
-    assert isinstance(saving, Update)
-    assert saving.values == {"status": "PAID", "version": 4}
-    assert saving.expected == (3, "version", "w-1")
-
-
 def test_an_item_that_a_plan_has_not_is_none_or_an_error() -> None:
     assert orders.load_from(OBSERVED, "c-1", 8) is None
     with pytest.raises(NoSuchItem) as caught:
@@ -54,26 +41,6 @@ def test_an_item_that_a_plan_has_not_is_none_or_an_error() -> None:
     for look in (orders.load_from, orders.get_from):
         with pytest.raises(ValueError, match="Orders customer_id='c-1', order_id=9: wasn't read: name its key among"):
             look(OBSERVED, "c-1", 9)
-
-
-def test_changing_an_item_changes_neither_what_was_loaded_nor_a_copy() -> None:
-    before = copy.deepcopy(STORED)
-    order = VersionedItem(STORED)
-    changed, apart = order | {"status": "PAID"}, copy.deepcopy(order)
-    changed["lines"]["a"].append(2)
-    assert before == STORED == order.loaded == changed.loaded
-    assert "status" not in order
-    assert apart["lines"] == {"a": [1]}
-
-
-def test_an_item_of_an_index_that_lacks_the_id_of_its_version_is_not_saved() -> None:
-    """A recreated item may have the same version."""
-    item = VersionedItem({"customer_id": "c-1", "order_id": 7, "version": 1}, "by_status")
-    for make in (orders.saving, orders.deleting, orders.checking):
-        with pytest.raises(ValueError, match="the index by_status, which lacks its cw:version_id: load the item, or"):
-            make(item)
-    assert orders.saving(item | {"status": "PAID"}, checked=False)
-    assert orders.saving(VersionedItem(STORED, "by_status") | {"status": "PAID"})
 
 
 # --- errors ----------------------------------------------------------------------------------------------
@@ -103,27 +70,6 @@ def test_a_missing_table_is_named_and_one_of_several_too() -> None:
     assert error.operation_name == "BatchGetItem"
     assert error.response["Error"]["Code"] == "ResourceNotFoundException"
     assert str(refused("ResourceNotFoundException", ONE, TWO)).startswith("there is no table Orders, or no table Lines")
-
-
-WRONG = "The provided key element does not match the schema"
-
-
-def test_a_wrong_key_is_named_and_one_of_several_too() -> None:
-    error = refused("ValidationException", ONE, message=WRONG)
-    assert isinstance(error, WrongKey)
-    sentence = "Orders order_id='o-1': the key has other names or types in DynamoDB"
-    botocores = f"An error occurred (ValidationException) when calling the BatchGetItem operation: {WRONG}"
-    assert str(error) == f"{sentence}: {botocores}"
-    error = refused("ValidationException", ONE, TWO, message=WRONG)
-    assert str(error).startswith("Orders order_id='o-1' or another of the request's 2 keys: the key has")
-
-
-def test_of_a_transaction_the_wrong_key_is_named() -> None:
-    reasons = [{"Code": "None"}, {"Code": "ValidationError", "Message": WRONG}]
-    error = refused("TransactionCanceledException", ONE, TWO, reasons=reasons)
-    assert isinstance(error, WrongKey)
-    assert str(error).startswith(f"Lines line_id='l-1': the key has other names or types in DynamoDB ({WRONG}): ")
-    assert error.response["CancellationReasons"] == reasons
 
 
 SECONDS: Any = 5
