@@ -19,6 +19,7 @@ from tests.unit.test_message_files import Queues
 from tools.teller import account_files, importing
 from tools.teller import send as sending
 from tools.teller.account_files import CheckedAccounts, checked, is_csv, messages_from
+from tools.teller.failures import WrongUse
 from tools.teller.message_queues import MessageQueue
 from tools.teller.places import Place, read_place
 
@@ -122,12 +123,19 @@ def test_processes_find_the_same_in_the_same_order(tmp_path: Path, monkeypatch: 
         (f"{HEADER},iban", "line 1: 'iban' is no column"),
         (f"{HEADER},currency", "line 1: 'currency' is no column, or is there twice"),
         ("", "line 1: expected a header"),
+        ("account_id\rcurrency", "line 1: new-line character seen in unquoted field"),
+        ("\udcff", "line 1: expected UTF-8, got the byte 0xff"),
     ],
 )
 def test_a_header_of_other_columns_is_refused(tmp_path: Path, header: str, sentence: str) -> None:
-    found = check(tmp_path, f"{header}\n{ROW}\n")
+    found = check(tmp_path, f"{header}\n{ROW}\n".encode(errors="surrogateescape"))
     assert (found.accounts, found.wrong) == (0, 1)
     assert found.problems[0].startswith(sentence)
+
+
+def test_a_sum_that_no_number_can_be_is_refused() -> None:
+    with pytest.raises(WrongUse, match="no sum is so large"):
+        importing._totals(f"EUR=1e{'9' * 20}")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import duckdb
@@ -34,8 +35,8 @@ from tests.support.samples import (
     transfer,
 )
 from tools.teller import exporting
-from tools.teller.exporting import QUERIES, State, answer_of, export_to
-from tools.teller.failures import Failure
+from tools.teller.exporting import QUERIES, State, answer_of, export_to, query
+from tools.teller.failures import Failure, WrongUse
 
 LONG_AGO = "2026-01-05"
 UNTIL = "2026-06-01T00:00:00.000+00:00"
@@ -68,7 +69,7 @@ def random_books() -> Books:
                 hold(amount, f"t-{number}", name),
                 posting(None, f"t-{number}", f"t-{number - chance.randrange(1, 9)}", name),
                 reversing(f"t-{number - chance.randrange(1, 9)}", None, f"t-{number}", name),
-                interest(transaction_id=f"t-{number}", account_id=name),
+                interest(transaction_id=f"t-{number}", account_id=name, to_account_id=chance.choice([None, other])),
             ])
         )  # fmt: skip
     for message in messages:
@@ -259,7 +260,7 @@ def unposted_imports(exported: Exported) -> list[tuple[Any, ...]]:
 def interest_charged(exported: Exported) -> list[tuple[Any, ...]]:
     grouped = defaultdict(list)
     for e in exported.entries:
-        if e.request["type"] == "charge_interest" and e.outcome.amount:
+        if e.request["type"] == "charge_interest" and e.outcome.amount and e.account_id == e.request["account_id"]:
             grouped[e.outcome.posted_at[:7], e.outcome.currency].append((e.account_id, -e.outcome.amount))
     return [(*k, sum(a for _, a in v), len({name for name, _ in v})) for k, v in sorted(grouped.items())]
 
@@ -281,17 +282,22 @@ def year_of_account(exported: Exported) -> list[tuple[Any, ...]]:
 
 
 def reconciliation(exported: Exported) -> list[tuple[Any, ...]]:
-    """The file has a transaction less, one more, and one with another amount."""
+    """The file has a transaction less, one more, one with another amount, and one twice."""
     moved = [e for e in exported.entries if e.account_id == "b" and e.outcome.amount]
     rows = {e.transaction_id: e.outcome.amount for e in moved}
-    less, other = list(rows)[2:4]
+    less, other, twice = list(rows)[2:5]
     in_file = {name: amount for name, amount in rows.items() if name != less} | {
         other: Decimal("0.01"),
         "x": Decimal(3),
     }
-    lines = ["reference,amount", *(f"{name},{amount:f}" for name, amount in in_file.items())]
-    (exported.directory / "bank.csv").write_text("\n".join(lines) + "\n")
+    lines = [
+        "reference,amount",
+        *(f"{name},{amount:f}" for name, amount in in_file.items()),
+        f"{twice},{rows[twice]:f}",
+    ]
+    (exported.directory / "bank.csv").write_text("\n".join(["reference,amount", *lines, ""]))
     wrong = {less: (None, rows[less]), other: (Decimal("0.01"), rows[other]), "x": (Decimal(3), None)}
+    wrong[twice] = 2 * rows[twice], rows[twice]
     return [(name, *amounts) for name, amounts in sorted(wrong.items())]
 
 
@@ -324,6 +330,45 @@ def test_a_query_gives_what_the_entries_give(exported: Exported, name: str) -> N
     without = WITHOUT.get(name, set())
     assert [tuple(v for column, v in row.items() if column not in without) for row in found] == expected
     assert expected, "the books have something to tell"
+
+
+def test_a_pool_has_no_limit_that_sql_could_not_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "SEGMENTS", SEGMENTS)
+    books = post_messages(Books({}, {}), [replace(opening(0), shards=Decimal(2))])
+    assert export_to(tmp_path, State("a stack", UNTIL), items_of(books, []))["inexact"] == 0
+    [row] = answer_of("balances", tmp_path, {})
+    assert (row["accounts"], row["below_limit"]) == (1, 0)
+
+
+@pytest.mark.parametrize("content", ["junk", "[]", "{}", '{"inexact": 0, "rows": {"accounts": 1}}'])
+def test_another_programs_manifest_or_state_is_no_export(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(Failure, match="has no whole export"):
+        answer_of("balances", tmp_path, {})
+    (tmp_path / "manifest.json").rename(tmp_path / "state.json")
+    with pytest.raises(Failure, match="can't have an export"):
+        export_to(tmp_path, State("a stack", UNTIL), items_of(Books({}, {}), []))
+
+
+def test_a_file_of_the_export_that_is_gone_is_said(exported: Exported, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(exported.manifest))
+    with pytest.raises(Failure, match="has no whole export: IO Error: No files found"):
+        answer_of("balances", tmp_path, {})
+
+
+@pytest.mark.parametrize("content", ["", "ref,amount\nx,1\n", "reference,amount\nx,1,2\n", None])
+def test_a_banks_file_of_other_columns_is_refused(exported: Exported, tmp_path: Path, content: str | None) -> None:
+    bank = tmp_path / "bank.csv"
+    if content is not None:
+        bank.write_text(content)
+    with pytest.raises(WrongUse, match=r"bank\.csv: expected a CSV file with the columns reference and amount"):
+        answer_of("reconciliation", exported.directory, ALL | {"account_id": "b"}, bank)
+
+
+@pytest.mark.parametrize("text", ["day", "day=", "day=2026-2-1", "from=01.02.2026", "to=20260201", "day=2026-02-30"])
+def test_a_day_of_another_form_would_be_another_day(text: str) -> None:
+    with pytest.raises(WrongUse, match=f"--set {text}: expected"):
+        query(SimpleNamespace(), "trial_balance", Path(), [text])  # type: ignore[arg-type]
 
 
 def test_an_amount_that_sql_can_not_add_exactly_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,11 @@ def test_the_queue_of_a_message_is_told_from_its_content(message: TransactionMes
     assert queue_of(msgspec.json.encode(update)) is PROFILES
 
 
+@pytest.mark.parametrize(("kind", "queue"), [('"open\\u005faccount"', "administration"), ("[[]]", "transactions")])
+def test_a_type_is_read_as_json(kind: str, queue: str) -> None:
+    assert queue_of(f'{{"type": {kind}}}'.encode()) == queue
+
+
 def test_a_file_of_good_lines_is_counted_by_queue(tmp_path: Path) -> None:
     found = checked(written(tmp_path, GOOD, "", UPDATE, f"  {GOOD} \r", ERASURE, ""))
     assert (found.messages, found.wrong) == ({TRANSACTIONS: 2, PROFILES: 2}, 0)

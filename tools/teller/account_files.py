@@ -159,7 +159,10 @@ def _ended(lines: _Lines) -> Iterator[str]:
 
 
 def _header(file: BinaryIO) -> list[str]:
-    names = next(csv.reader(iter(_Lines(file, 0, lambda _: None)), strict=True), [])
+    try:
+        names = next(csv.reader(iter(_Lines(file, 0, lambda _: None)), strict=True), [])
+    except (NotReadable, csv.Error) as error:
+        raise NotReadable(f"line 1: {error}") from None
     wrong = [name for name in names if name not in COLUMNS or names.count(name) > 1]
     missing = [name for name, required in COLUMNS.items() if required and name not in names]
     if wrong:

@@ -14,6 +14,7 @@ import msgspec
 from conditional_writes.core.prepared import read_body
 from ledger.core.accounts import account_from_item
 from ledger.core.journal import FORMAT
+from ledger.core.pools import LOWEST_LIMIT
 from ledger.core.transaction_types import HISTORIC
 from ledger.core.values import format_decimal
 
@@ -74,7 +75,9 @@ class Rows(NamedTuple):
 
 
 def account_rows(item: bytes) -> Rows:
-    """The rows of an account. Raises KeyError, TypeError or ValueError for an item that is none."""
+    """The rows of an account: a pool has no overdraft limit. Raises KeyError, TypeError or ValueError for an item that
+    is none.
+    """
     account = account_from_item(read_body(item))
     row = {
         "account_id": account.account_id,
@@ -84,7 +87,7 @@ def account_rows(item: bytes) -> Rows:
         "posted_at": account.posted_at,
         **_both("balance", account.balance),
         **_both("held", account.held),
-        **_both("overdraft_limit", account.overdraft_limit),
+        **({} if account.overdraft_limit == LOWEST_LIMIT else _both("overdraft_limit", account.overdraft_limit)),
         "decimal_places": account.decimal_places,
         "seal": account.seal,
     }

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
@@ -141,11 +141,14 @@ def export_to(
     executor: Executor | None = None,
 ) -> dict[str, Any]:
     """The manifest. Raises Failure if the directory has an export of another stack, or one that is done."""
-    directory.mkdir(parents=True, exist_ok=True)
-    if (directory / "manifest.json").exists():
-        raise Failure(f"{directory} has a whole export: name another directory")
     kept = directory / "state.json"
-    state = msgspec.json.decode(kept.read_bytes(), type=State) if kept.exists() else new
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if (directory / "manifest.json").exists():
+            raise Failure(f"{directory} has a whole export: name another directory")
+        state = msgspec.json.decode(kept.read_bytes(), type=State) if kept.exists() else new
+    except (OSError, msgspec.DecodeError) as error:
+        raise Failure(f"{directory} can't have an export: {error}. Name another directory") from None
     if state.source != new.source:
         raise Failure(f"{directory} has the beginning of an export of another stack, {state.source}")
     every = [f"{table_name}-{number:03}" for table_name in ("accounts", "journal") for number in range(SEGMENTS)]
@@ -298,13 +301,30 @@ def query(
         known = {path.stem: path.read_text().partition("\n")[0].removeprefix("-- ") for path in _queries()}
         operator.show({"queries": known}, *(f"{query_name}: {says}" for query_name, says in known.items()))
         return
-    given = dict(value.partition("=")[::2] for value in values or [])
+    given = dict(map(_parameter, values or []))
     answer = answer_of(name, directory, given, bank)
     rows = [{column: _plain(value) for column, value in row.items()} for row in answer]
     printed = table(*(rows[0] if rows else ["nothing"]))
     for row in rows:
         printed.add_row(*("" if value is None else str(value) for value in row.values()))
     operator.show({"rows": rows}, printed)
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    """Raises WrongUse. Days are compared as texts, so one of another form would be another day."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise WrongUse(f"--set {text}: expected NAME=VALUE")
+    if name in ("day", "from", "to") and not _is_day(value):
+        raise WrongUse(f"--set {text}: expected a day, such as 2026-11-30")
+    return name, value
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _queries() -> list[Path]:
@@ -317,21 +337,30 @@ def answer_of(name: str, directory: Path, given: dict[str, str], bank: Path | No
         raise WrongUse(f"{name}: expected one of {', '.join(path.stem for path in _queries())}")
     try:
         manifest = json.loads((directory / "manifest.json").read_bytes())
-    except OSError:
+        inexact = int(manifest["inexact"])
+        rows = {table_name: int(manifest["rows"][table_name]) for table_name in COLUMNS}
+    except (OSError, ValueError, KeyError, TypeError):
         raise Failure(f"{directory} has no whole export: teller export {directory}") from None
-    if manifest["inexact"]:
+    if inexact:
         raise Failure(
-            f"{manifest['inexact']:,} amounts have more than 28 digits before the point or 10 after it. SQL can't add"
+            f"{inexact:,} amounts have more than 28 digits before the point or 10 after it. SQL can't add"
             " them exactly: use the texts beside them"
         )
     duckdb = _duckdb()
     with duckdb.connect() as database:
-        for table_name in COLUMNS:
-            database.execute(f"CREATE VIEW {table_name} AS {_rows_of(directory, table_name, manifest)}")
+        try:
+            for table_name, number in rows.items():
+                database.execute(f"CREATE VIEW {table_name} AS {_rows_of(directory, table_name, number)}")
+        except duckdb.Error as error:
+            raise Failure(f"{directory} has no whole export: {_first_line(error)}") from None
         if bank:
-            database.execute(
-                f"CREATE VIEW bank AS SELECT reference, amount FROM read_csv('{_quoted(bank)}', all_varchar = true)"
-            )
+            view = f"CREATE VIEW bank AS SELECT reference, amount FROM read_csv('{_quoted(bank)}', all_varchar = true)"
+            try:
+                database.execute(view)
+            except duckdb.Error as error:
+                raise WrongUse(
+                    f"{bank}: expected a CSV file with the columns reference and amount: {_first_line(error)}"
+                ) from None
         try:
             database.execute((QUERIES / f"{name}.sql").read_text(), given)
             columns = [each[0] for each in database.description]
@@ -340,9 +369,13 @@ def answer_of(name: str, directory: Path, given: dict[str, str], bank: Path | No
             raise WrongUse(f"{name}: {error}") from None
 
 
-def _rows_of(directory: Path, table_name: str, manifest: dict[str, Any]) -> str:
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _rows_of(directory: Path, table_name: str, number: int) -> str:
     types = types_of(table_name)
-    if not manifest["rows"][table_name]:
+    if not number:
         return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in types.items())} WHERE false"
     return f"SELECT * FROM read_parquet('{_quoted(directory / table_name)}/*.parquet')"
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -43,7 +43,7 @@ from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place
 from tools.teller.printed_tables import Rows, table
 from tools.teller.progress import progress_bar
-from tools.teller.send import send_from, send_rest, time_of_change
+from tools.teller.send import check_regular, send_from, send_rest, time_of_change
 from tools.teller.words import counted
 from workers.parallel import in_parallel
 
@@ -111,6 +111,7 @@ def import_accounts(
             "--totals: expected the sums of the balances by the source's own books, such as EUR=12.50,USD=-3"
         )
     expected = None if totals is None else _totals(totals)
+    check_regular(file)
     checked_at = time_of_change(file)
     found = _checked(operator, file)
     if expected is not None and (differing := differences(expected, found.totals)):
@@ -169,7 +170,10 @@ def _totals(text: str) -> dict[str, Decimal]:
         currency, _, number = each.strip().partition("=")
         if not re.fullmatch("[A-Z]{3}", currency) or not is_json_number(number) or currency in totals:
             raise WrongUse(f"--totals: expected each currency once, as in EUR=12.50,USD=-3, got {each.strip()!r}")
-        totals[currency] = Decimal(number)
+        try:
+            totals[currency] = Decimal(number)
+        except InvalidOperation:
+            raise WrongUse(f"--totals: {each.strip()}: no sum is so large, or so small") from None
     return totals
 
 

@@ -39,8 +39,8 @@ class _Envelope(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
-_QUEUES = {msgspec.json.encode(profile_messages.ERASE_PROFILE): MessageQueue.PROFILES} | {
-    msgspec.json.encode(name): MessageQueue(kind.door) for name, kind in transaction_types.TRANSACTION_TYPES.items()
+_QUEUES = {profile_messages.ERASE_PROFILE: MessageQueue.PROFILES} | {
+    name: MessageQueue(kind.door) for name, kind in transaction_types.TRANSACTION_TYPES.items()
 }
 NOT_FOR_SQS = re.compile("[\ufffe\uffff]")
 """SQS refuses these characters. JSON has the control characters that it refuses only as escapes."""
@@ -50,13 +50,14 @@ def queue_of(body: bytes) -> MessageQueue:
     """The queue of a message. Profile updates have a path. A message of no known type counts as a transaction."""
     try:
         envelope = _decoder.decode(body)
+        kind = msgspec.json.decode(envelope.type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return MessageQueue.TRANSACTIONS
     if envelope.path is not msgspec.UNSET:
         return MessageQueue.PROFILES
     if bytes(envelope.forced) == b"true":
         return MessageQueue.ADMINISTRATION
-    return _QUEUES.get(bytes(envelope.type), MessageQueue.TRANSACTIONS)
+    return _QUEUES.get(kind, MessageQueue.TRANSACTIONS) if isinstance(kind, str) else MessageQueue.TRANSACTIONS
 
 
 def check(queue: MessageQueue, body: str) -> None:

@@ -53,8 +53,7 @@ def send(
     Then the messages are sent, in no order. How far is kept beside FILE, in FILE.place. After a break the same command
     goes on from there: it sends some messages again, which are posted once all the same.
     """
-    if not file.is_file():
-        raise WrongUse(f"{file}: expected a regular file, which can be read twice")
+    check_regular(file)
     checked_at = time_of_change(file)
     with progress_bar(operator, "checking", file.stat().st_size) as progress:
         found = checked(file, progress)
@@ -132,6 +131,12 @@ def _refusal(sqs: Any, queue_urls: Mapping[str, str], part: Sequence[FileMessage
         if refusal := next(filter(None, failures), None):
             return refusal
     return None
+
+
+def check_regular(file: Path) -> None:
+    """Raises WrongUse for a pipe, or a device."""
+    if not file.is_file():
+        raise WrongUse(f"{file}: expected a regular file, which can be read twice")
 
 
 def time_of_change(file: Path) -> tuple[int, int]:
