@@ -290,11 +290,7 @@ def reconciliation(exported: Exported) -> list[tuple[Any, ...]]:
         other: Decimal("0.01"),
         "x": Decimal(3),
     }
-    lines = [
-        "reference,amount",
-        *(f"{name},{amount:f}" for name, amount in in_file.items()),
-        f"{twice},{rows[twice]:f}",
-    ]
+    lines = [f"{name},{amount:f}" for name, amount in [*in_file.items(), (twice, rows[twice])]]
     (exported.directory / "bank.csv").write_text("\n".join(["reference,amount", *lines, ""]))
     wrong = {less: (None, rows[less]), other: (Decimal("0.01"), rows[other]), "x": (Decimal(3), None)}
     wrong[twice] = 2 * rows[twice], rows[twice]

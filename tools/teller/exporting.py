@@ -354,9 +354,9 @@ def answer_of(name: str, directory: Path, given: dict[str, str], bank: Path | No
         except duckdb.Error as error:
             raise Failure(f"{directory} has no whole export: {_first_line(error)}") from None
         if bank:
-            view = f"CREATE VIEW bank AS SELECT reference, amount FROM read_csv('{_quoted(bank)}', all_varchar = true)"
+            file = f"read_csv('{_quoted(bank)}', header = true, all_varchar = true)"
             try:
-                database.execute(view)
+                database.execute(f"CREATE VIEW bank AS SELECT reference, amount FROM {file}")
             except duckdb.Error as error:
                 raise WrongUse(
                     f"{bank}: expected a CSV file with the columns reference and amount: {_first_line(error)}"
