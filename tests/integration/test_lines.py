@@ -265,6 +265,15 @@ def test_the_groups_of_a_mesh_share_a_turn_which_ends_with_their_last_commit(led
     assert records["lines served"]["expires_at"] == records["lines"]["expires_at"] == START + RECORD_SECONDS
 
 
+def test_groups_that_waited_for_their_shared_turn_keep_their_accounts_contended(ledger: Ledger) -> None:
+    open_mesh(ledger)
+    ledger.put(ledger.locks_table, {"lock_key": "lines", "last_ticket": 1})
+    ledger.clock.seconds += CONTENDED_SECONDS / 2
+    ledger.requests_of(*circle("1"))
+    until = round((ledger.clock() + CONTENDED_SECONDS) * 1000)
+    assert {ledger.account_item(name)["contended_until"] for name in MESH} == {until}
+
+
 def test_if_nothing_is_left_to_write_the_shared_turn_is_given_up(ledger: Ledger) -> None:
     open_mesh(ledger)
     ledger.requests_of(*circle("1"))

@@ -234,6 +234,11 @@ def test_a_limit_that_cannot_be_meant_is_refused_with_a_sentence(changes: dict[s
     assert sentence in str(refused.value)
 
 
+def test_a_limit_of_many_zeros_is_the_number_that_dynamodb_can_hold() -> None:
+    [limit] = decode(json.dumps(setting(DAY | {"amount": "5." + "0" * 40}))).limits
+    assert limit.amount.as_tuple() == Decimal(5).as_tuple()
+
+
 def test_six_limits_or_two_of_a_name_are_refused() -> None:
     with pytest.raises(InvalidMessage, match=r"^limits: expected `array` of length <= 5$"):
         decode(json.dumps(setting(*[DAY] * 6)))

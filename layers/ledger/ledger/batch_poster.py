@@ -340,8 +340,8 @@ class _Group(Struct, eq=False):
         return [self.poster.lines.end_of_shared_turn(self.turn.ticket)]
 
     def _commit(self, messages: Sequence[QueuedTransaction]) -> Commit:
-        """The commit of the batch that was taken. The last one serves the tickets, too."""
-        tickets: Mapping[Key, Ticket | Mark] = {} if self.batches else {**self._marks(), **self.tickets}
+        """The commit of these messages, which are a batch."""
+        tickets: Mapping[Key, Ticket | Mark] = {**self._marks(), **self.tickets}
         poster, now = self.poster, datetime.now(UTC)
         return Commit(
             poster.tables,

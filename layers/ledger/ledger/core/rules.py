@@ -128,7 +128,7 @@ def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
     if isinstance(account, StandIn) and account.rejects:
         return rejected(account, account.rejects)
     try:
-        return Decision(amount, EXACT.normalize(EXACT.add(account.balance, amount)) or Decimal(0))
+        return Decision(amount, EXACT.normalize(EXACT.add(account.balance, amount)))
     except (Inexact, Overflow):
         return rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE)
 
