@@ -15,8 +15,7 @@ from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import ClientError
 
 from conditional_writes import VersionedTable, dynamodb_client
-from conditional_writes.testing import Call, Engine
-from conditional_writes.testing.wire import answer as refusal
+from conditional_writes.testing import Engine
 
 TABLE = {
     "TableName": "Orders",
@@ -197,14 +196,6 @@ def test_a_query_goes_on_within_its_conditions(client: Any, after: dict[str, Any
         client.query(**request, KeyConditionExpression="id = :a AND seq > :two")
 
 
-def test_numbers_come_back_without_needless_digits(client: Any) -> None:
-    sent = {"1.50": "1.5", "-0": "0", "1E2": "100", "1e-3": "0.001", "9" * 38: "9" * 38, "+7": "7"}
-    numbers = {f"n{at}": {"N": text} for at, text in enumerate(sent)}
-    client.put_item(TableName="Orders", Item=key() | numbers)
-    item = client.get_item(TableName="Orders", Key=key())["Item"]
-    assert [item[name]["N"] for name in numbers] == [*sent.values()]
-
-
 def puts(*numbers: int, **fields: Any) -> list[dict[str, Any]]:
     return [{"Put": {"TableName": "Orders", "Item": key(number)} | fields} for number in numbers]
 
@@ -341,18 +332,3 @@ def test_the_code_goes_by_the_simulated_clock_and_pauses_cost_nothing(engine: En
         assert type(datetime.now()) is datetime  # noqa: DTZ005
     assert abs(datetime.now(UTC).timestamp() - time.time()) < 1000
     assert abs(time.time() - clock.time()) > 24 * 3600
-
-
-def test_another_services_client_has_the_answers_of_the_test(engine: Engine) -> None:
-    calls: list[Call] = []
-
-    def answer(call: Call) -> Any:
-        calls.append(call)
-        return {"MessageId": "m-1"} if len(calls) == 1 else refusal(call, 400, {"__type": "QueueDoesNotExist"})
-
-    engine.others["AmazonSQS"] = answer
-    sqs, message = engine.client("sqs"), {"QueueUrl": "shop", "MessageBody": "bought"}
-    assert sqs.send_message(**message)["MessageId"] == "m-1"
-    with pytest.raises(ClientError, match="QueueDoesNotExist"):
-        sqs.send_message(**message)
-    assert [(call.name, call.request) for call in calls] == [("SendMessage", message)] * 2

@@ -132,12 +132,6 @@ def test_a_hash_is_the_same_in_each_process() -> None:
     assert printed == str(field_hashes("r", {"a": {*"abcdef"}, "b": b"1"})) + "\n"
 
 
-def test_equal_values_of_two_requests_or_fields_have_different_hashes() -> None:
-    assert field_hashes("pay#p-1", {"amount": 1}) != field_hashes("pay#p-2", {"amount": 1})
-    assert len(set(hashes({"a": 1, "b": 1}).values())) == 2
-    assert hashes("text") != hashes({"payload": "text"})
-
-
 @pytest.mark.parametrize(
     "payload",
     [Payment(1, "a"), Struct(1, "a"), Model.model_validate({"amount": 1, "note": "a"}), {"amount": 1, "note": "a"}],
@@ -223,10 +217,6 @@ CALLS: list[tuple[Callable[[], object], str]] = [
 
 def once(**options: Any) -> Any:
     return exactly_once(RECORDS, **{"key": str, "prefix": "pay"} | options)
-
-
-def test_a_record_of_powertools_lives_for_one_second_or_more() -> None:
-    assert exactly_once(RECORDS, config=configured(1))(pay).plan is pay
 
 
 def configured(seconds: int) -> IdempotencyConfig:

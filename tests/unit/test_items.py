@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import EXACT
-from conditional_writes.core.items import copied, from_dynamodb, key, same, serialized, to_dynamodb
+from conditional_writes.core.items import copied, from_dynamodb, same, serialized, to_dynamodb
 from tests.support.strategies import exact_numbers
 
 texts = st.text(st.characters(codec="utf-8"))
@@ -84,10 +84,6 @@ def test_every_value_becomes_what_boto3_makes_of_it_or_is_refused_as_by_boto3(va
             serialized("value", value)
     else:
         assert serialized("value", value) == expected
-
-
-def test_a_key_says_its_numbers_plainly() -> None:
-    assert str(key("Orders", customer_id="c-1", order_id=Decimal(5))) == "Orders customer_id='c-1', order_id=5"
 
 
 @given(st.dictionaries(texts, nested(scalars | sets.filter(bool)), max_size=4))

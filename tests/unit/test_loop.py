@@ -118,36 +118,6 @@ def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(stubbed_dy
     assert len(plans) == 2
 
 
-def test_an_item_without_an_error_stays_as_it_was_seen(stubbed_dynamodb: Stubbed) -> None:
-    seen: list[Observed] = []
-    stubbed_dynamodb.cancels(failed(at(9)), NO_ERROR)
-    stubbed_dynamodb.answers("transact_write_items")
-
-    def plan(observed: Observed) -> Plan[int | str]:
-        seen.append(observed)
-        return count_event(observed)
-
-    other = key("Counters", counter_id="c-2")
-    write(stubbed_dynamodb.client, plan, {COUNTER: at(7), other: at(1)}, plenty())
-    assert seen == [{COUNTER: at(7), other: at(1)}, {COUNTER: at(9), other: at(1)}]
-
-
-@pytest.mark.parametrize(
-    "reasons",
-    [
-        pytest.param(
-            [failed(at(8, FIRST_ID)), failed({"event_id": "e-1", "cw:write_id": FIRST_ID})], id="all its items"
-        ),
-        pytest.param([failed(at(12)), failed({"event_id": "e-1", "cw:write_id": FIRST_ID})], id="one, another newer"),
-    ],
-)
-def test_a_transaction_knows_its_own_work_by_any_of_its_items(
-    stubbed_dynamodb: Stubbed, reasons: list[dict[str, Any]]
-) -> None:
-    stubbed_dynamodb.cancels(*reasons)
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 0)
-
-
 TIMING = pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
 
 

@@ -1,6 +1,6 @@
 """The time that a transaction is posted at: it never goes back on an account."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -16,12 +16,6 @@ MILLISECOND = timedelta(milliseconds=1)
 def posted(after: timedelta, account: Account = ALICE) -> Account:
     """The account, last posted to this long after `AT`."""
     return changed(account, posted_at=timestamp(AT + after))
-
-
-def test_it_is_now_to_the_millisecond_in_utc() -> None:
-    assert posting_time(AT.astimezone(timezone(timedelta(hours=1))), []) == NOW
-    assert posting_time(AT, [None, ALICE]) == NOW, "an account to be opened, and one of an earlier release"
-    assert posting_time(AT, [posted(-MILLISECOND), posted(-CLOCK_SKEW * 1000, BOB)]) == NOW
 
 
 @pytest.mark.parametrize("ahead", [MILLISECOND, CLOCK_SKEW])
@@ -52,8 +46,3 @@ def test_texts_sort_by_time(one: datetime, other: datetime) -> None:
 
     assert (timestamp(one) < timestamp(other)) == (milliseconds(one) < milliseconds(other))
     assert milliseconds(time_of(timestamp(one)) or other) == milliseconds(one)
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1769860800"])
-def test_a_text_without_a_time_or_an_offset_is_no_time(text: str) -> None:
-    assert time_of(text) is None

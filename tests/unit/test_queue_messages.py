@@ -1,6 +1,6 @@
 """Queue messages from SQS records, and reasons that fit log lines and message attributes."""
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -17,27 +17,6 @@ from workers.queue_messages import (
     message_id_of,
     printable_reason,
 )
-
-SENT_AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
-
-
-def test_a_record_is_a_message() -> None:
-    trace = {"trace": {"dataType": "String", "stringValue": "t-9"}}
-    sent = record("junk", receive_count=4, sent_at=SENT_AT) | {"messageAttributes": trace}
-    message = message_from_record(sent)
-    assert (message.message_id, message.receipt_handle) == (sent["messageId"], sent["receiptHandle"])
-    assert (message.body, message.receive_count, message.sent_at) == ("junk", 4, SENT_AT)
-    assert message.attributes == trace
-    assert (message.content, message.disposition, message.delivered_before) == (None, None, True)
-    del sent["messageAttributes"]
-    assert message_from_record(sent).attributes == {}
-
-
-def test_two_deliveries_of_one_message_are_two() -> None:
-    """Messages are compared by identity, so that a handler can use them as keys."""
-    sent = record("x")
-    assert len({message_from_record(sent), message_from_record(sent)}) == 2
-
 
 WITHOUT: dict[str, dict[str, Any]] = {
     "receiptHandle: expected a text": {"receiptHandle": None},

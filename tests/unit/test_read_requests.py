@@ -15,27 +15,6 @@ from ledger.core.reason_codes import InvalidMessage
 STATEMENT = {"read": "statement", "account_id": "alice"}
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"read": "account", "account_id": "alice"},
-        STATEMENT | {"last": 1},
-        STATEMENT | {"last": 1000, "from": None},
-        STATEMENT | {"from_version": 1},
-        STATEMENT | {"from_version": 7, "to_version": 7, "limit": 1000},
-        STATEMENT | {"from": "2026-03-01T00:00:00Z"},
-        STATEMENT | {"from": "2026-03-01T00:00:00+01:00", "to": "2026-03-01T00:00:00Z", "limit": 1},
-        STATEMENT | {"versions": {"pool": [1, 2], "teller:shard:3:pool": [7, 9]}, "limit": 1000},
-        {"read": "balance", "account_id": "\U0001f3e6" * 128, "at": "2026-03-01T12:00:00.123456-05:00"},
-        {"read": "transaction", "account_id": "alice", "transaction_id": "t-1"},
-    ],
-)
-def test_a_request_is_decoded(event: dict[str, Any]) -> None:
-    request = decode_request(event)
-    assert request.account_id == event["account_id"]
-    assert str(request.__struct_config__.tag) == event["read"]
-
-
 def test_times_are_in_utc() -> None:
     request = decode_request(STATEMENT | {"from": "2026-03-01T00:30:00+01:00"})
     assert isinstance(request, ReadStatement)

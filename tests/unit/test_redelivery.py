@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import Deadline
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
@@ -40,16 +39,6 @@ def test_what_cannot_be_delayed_is_only_late(stubbed_sqs: Stubbed, caplog: pytes
     stubbed_sqs.refuses("change_message_visibility_batch", "AccessDenied")
     delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(20), plenty())
     assert "could not delay the redelivery of 10 messages" in caplog.text
-
-
-def test_after_the_deadline_or_without_messages_nothing_is_asked_of_sqs(
-    stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number in (1, 0):
-        delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(number), Deadline.after(0))
-        acknowledge(stubbed_sqs.client, QUEUE_URL, messages(number), Deadline.after(0))
-    assert stubbed_sqs.operations == []
-    assert caplog.messages == ["could not delay the redelivery of 1 messages", "could not acknowledge 1 messages"]
 
 
 def test_delays_grow_to_the_longest_the_first_two_alike_and_the_others_scattered() -> None:

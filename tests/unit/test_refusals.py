@@ -114,14 +114,6 @@ def test_a_slow_bus_holds_up_a_batch_for_seconds_only(
     assert clock.seconds - START == TELLING_SECONDS, "there is no time to try each event alone"
 
 
-def test_after_the_deadline_nobody_is_told(
-    refusals: RefusalEvents, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
-) -> None:
-    refusals.publish(dead(message()), Deadline.after(0))
-    assert stubbed_events.operations == []
-    assert caplog.messages == ["no event tells of dead letter m-1: no time is left: publishing"]
-
-
 @pytest.fixture
 def records(empty_dynamodb: Stubbed) -> RefusalRecords:
     return RefusalRecords(empty_dynamodb.client, LedgerTables("accounts", "journal", refusals="refusals"))

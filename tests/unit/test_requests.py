@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Put, Update, absent, key, version_is
-from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.core.requests import as_request
 
 ORDER = key("Orders", order_id="o-1")
@@ -64,14 +64,6 @@ UNHOLDABLE = {
 def test_what_dynamodb_cannot_hold_is_refused_and_named(value: Any, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         as_request(Put(ORDER, {"a": value}), "write-1")
-
-
-@pytest.mark.parametrize("number", [10**38, 10**125, Decimal("9" * 38 + "E+87"), Decimal("-1E-130"), Decimal("1E+38")])
-def test_every_number_that_dynamodb_holds_is_sent_and_read(number: int | Decimal) -> None:
-    sent = to_dynamodb({"n": number, "set": {number}})
-    assert from_dynamodb(sent) == {"n": number, "set": {number}}
-    plain = {"n": {"N": format(Decimal(number), "f")}}  # DynamoDB's spelling, in which 10**38 has 39 digits.
-    assert from_dynamodb(plain) == {"n": number}
 
 
 def test_more_changes_than_an_expression_has_room_for_are_refused_with_a_sentence() -> None:

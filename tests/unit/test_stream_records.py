@@ -1,6 +1,5 @@
 """The records of a DynamoDB stream: the changed items, and a clear refusal of any other event."""
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,16 +11,6 @@ from workers.stream_records import records_of as records_of_table
 
 def records_of(event: Any) -> list[StreamRecord]:
     return records_of_table(event, SAMPLE_JOURNAL)
-
-
-def test_a_record_has_the_new_item_and_its_number() -> None:
-    records = [stream_record({"account_id": {"S": name}, "version": {"N": "1.50"}}) for name in ("a", "b")]
-    found = records_of({"Records": records})
-    assert [each.sequence_number for each in found] == [each["dynamodb"]["SequenceNumber"] for each in records]
-    assert [each.item for each in found] == [
-        {"account_id": "a", "version": Decimal("1.50")},
-        {"account_id": "b", "version": Decimal("1.50")},
-    ]
 
 
 @pytest.mark.parametrize(
@@ -36,13 +25,6 @@ def test_an_attribute_that_cannot_be_read_is_none_and_the_others_are_read(attrib
 def test_an_event_without_a_list_of_records_is_refused(event: Any) -> None:
     with pytest.raises(NotAStreamEvent, match=r"^Records: expected a list of a stream's records$"):
         records_of(event)
-
-
-def test_a_record_has_the_key_of_a_changed_or_removed_item_and_what_it_was() -> None:
-    key, one, two = {"account_id": {"S": "a"}}, {"amount": {"N": "1"}}, {"amount": {"N": "2"}}
-    changed, removed = records_of({"Records": [stream_record(key | two, key | one), stream_record(None, key | two)]})
-    assert changed[1:] == ("MODIFY", key, key | one, key | two)
-    assert removed[1:] == ("REMOVE", key, key | two, None)
 
 
 def without(field: str) -> dict[str, Any]:

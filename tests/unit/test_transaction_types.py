@@ -377,28 +377,6 @@ def test_each_leg_keeps_to_the_decimals_of_its_own_account() -> None:
     assert {each.reason for each in decide(finer, accounts[0], replace(BOB, decimal_places=2), accounts[2])} == {None}
 
 
-@pytest.mark.parametrize(
-    ("accounts", "named"),
-    [
-        ((None, BOB), "from_account_id: no account 'alice'"),
-        ((ALICE, None), "to_account_id: no account 'bob'"),
-        ((CLOSED, None), "to_account_id: no account 'bob'"),
-        ((None, None), "from_account_id: no account 'alice'"),
-    ],
-    ids=["payer", "payee", "payee, the payer being closed", "both"],
-)
-def test_a_transfer_is_not_decided_before_both_its_accounts_are_open(
-    accounts: Sequence[Account | None], named: str
-) -> None:
-    with pytest.raises(UnknownAccount, match=f"^{named} has been opened$"):
-        decide(transfer(999), *accounts)
-
-
-def test_an_account_opens_empty_at_version_1() -> None:
-    opened = Account("alice", Decimal(0), Decimal(-50), "CHF", AccountStatus.OPEN, 1, decimal_places=2)
-    assert decide(opening(-50, "CHF"), None) == (Decided(opened, Decimal(0)),)
-
-
 SOURCES = {
     "another currency": ({"currency": "CHF"}, "its currency is CHF"),
     "a closed account": ({"status": AccountStatus.CLOSED}, "it is closed"),
@@ -456,15 +434,6 @@ def test_the_holds_of_an_import_are_checked_as_a_message_is(holds: dict[str, Any
     body = {"type": "import_account", "transaction_id": "i", "account_id": "a"} | IMPORTED | {"holds": holds}
     with pytest.raises(InvalidMessage, match="^" + re.escape(sentence)):
         decode(json.dumps(body))
-
-
-ABOUT_AN_ACCOUNT = [payment(), limit(0), closing(), rate(), interest()]
-
-
-@pytest.mark.parametrize("message", ABOUT_AN_ACCOUNT, ids=lambda each: type(each).__name__)
-def test_nothing_is_decided_about_an_account_that_is_not_open_yet(message: TransactionMessage) -> None:
-    with pytest.raises(UnknownAccount, match=r"^account_id: no account 'alice' has been opened$"):
-        decide(message, None)
 
 
 @pytest.mark.parametrize("as_of", ["2026-03-01T10:00:00+00:00", "2026-03-01T12:00:00+00:00"])
