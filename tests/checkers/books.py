@@ -362,7 +362,7 @@ def _shards(books: Books) -> Iterator[str]:
         for name, number in entry.shards.items():
             shards, opened = state_of(books.accounts[name])["pool"]
             possible = set(range(shards))
-            if home == f"teller:shard:{number}:{name}":
+            if home == f"teller:shard:{number}:{name}" and oracle.named_account_ids(entry.request)[0] == name:
                 possible = {hashlib.sha256(entry.transaction_id.encode()).digest()[0] % opened}
             if number not in possible:
                 yield f"{entry.account_id}: {entry.transaction_id} is on shard {number} of {name}"
@@ -454,7 +454,8 @@ def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | 
         yield f"{entry.account_id}: version {after['version']} should be in {after['currency']}, and is {found}"
     if found.held_after != after["held"]:
         yield f"{entry.account_id}: version {after['version']} should have {after['held']:f} held, and is {found}"
-    is_opening = after["version"] == 1 and entry.request["type"] in oracle.OPENINGS
+    is_opening = entry.request["type"] in oracle.OPENINGS and entry.request["account_id"] == entry.account_id
+    is_opening = is_opening and after["version"] == 1
     decimal_places = after["decimal_places"] if is_opening else None
     if found.decimal_places != decimal_places:
         yield f"{entry.account_id}: version {after['version']} should have {decimal_places} decimal places: {found}"

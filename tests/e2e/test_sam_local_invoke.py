@@ -101,7 +101,7 @@ charge_overdraft_interest/01-a-month: acc-state teller:overdraft-interest-2026-0
   charge_overdraft_interest 2026-01-01T00:31:00+00:00=1 sent
 charge_overdraft_interest/02-the-same-month-again:
 charge_overdraft_interest/03-the-next-month: charge_overdraft_interest 2026-02-01T00:31:00+00:00=0 sent
-expire_holds/01-an-hour: acc-frank teller:expire-hold-8fe8eeb9dced22bf6ca3eafaaac54fee=POSTED,
+expire_holds/01-an-hour: acc-frank teller:expire-hold-9cc2b1d0ed31119c4270a68e886fa00a=POSTED,
   expire_holds 2026-01-01T00:01:00+00:00=1 sent
 expire_holds/02-the-same-hour-again:
 expire_holds/03-the-next-hour: expire_holds 2026-01-01T01:01:00+00:00=0 sent

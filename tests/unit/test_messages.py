@@ -198,6 +198,10 @@ OUT_OF_RANGE: dict[NumberRange, list[str]] = {
 }
 
 
+def test_a_number_in_a_string_may_have_escapes() -> None:
+    assert decode(transaction_body(amount=r'"1E\u002B2"')) == decode(transaction_body(amount="100"))
+
+
 @pytest.mark.parametrize(("name", "field", "expected"), NUMBERS)
 def test_a_number_of_any_message_is_in_its_range_and_spelled_as_in_json(
     name: str, field: str, expected: NumberRange

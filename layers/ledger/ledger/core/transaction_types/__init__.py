@@ -141,5 +141,6 @@ def _by_place(elements: dict[str, Any] | Iterable[Any] | None) -> dict[Any, Any]
 
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:
     """Raises InvalidMessage unless it is a JSON number, or the same in a string."""
-    if not is_json_number(bytes(raw).strip(b'"').decode()):
+    spelling = bytes(raw).strip(b'"').decode()
+    if not is_json_number(spelling if "\\" not in spelling else msgspec.json.decode(raw)):  # 1E\u002B2, as .NET writes
         raise InvalidMessage(f"{field}: {_DECIMAL}")

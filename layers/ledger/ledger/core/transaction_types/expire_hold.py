@@ -28,14 +28,16 @@ class ExpireHold(HoldResolution, frozen=True, tag="expire_hold"):
     def at(cls, account_id: str, hold_id: str, expires_at: datetime) -> Self:
         """The job's message for a hold. It depends on the arguments alone, so a second message is a repetition.
 
-        Raises OverflowError if the time has no date in UTC.
+        The id follows from the expiry, too: a hold may have the id of an imported one that has expired. Raises
+        OverflowError if the time has no date in UTC.
         """
-        hold_hash = hashlib.sha256(json.dumps([account_id, hold_id]).encode()).hexdigest()[:32]
+        as_of = expires_at.astimezone(UTC)
+        of_hold = json.dumps([account_id, hold_id, as_of.isoformat()])
         return cls(
-            transaction_id=f"{cls.job_prefix}{hold_hash}",
+            transaction_id=f"{cls.job_prefix}{hashlib.sha256(of_hold.encode()).hexdigest()[:32]}",
             account_id=account_id,
             hold_id=hold_id,
-            as_of=expires_at.astimezone(UTC),
+            as_of=as_of,
             description="The hold has expired",
         )
 
