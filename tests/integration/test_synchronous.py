@@ -305,6 +305,10 @@ NO_REQUESTS: list[tuple[Any, str]] = [
     ({"transactions": [PAYMENT], "dry": True}, "body: object contains unknown field `dry`"),
     ({"transactions": [PAYMENT | {"amount": 1234567890.1234567}]}, "transactions[0].amount: expected a number"),
     ({"transactions": [PAYMENT | {"amount": -562949953421312.01}]}, "transactions[0].amount: expected a number"),
+    (
+        {"transactions": [{"legs": [{"amount": 1234567890123456.78}]}]},
+        "transactions[0].legs[0].amount: expected a number",
+    ),
     ({"transactions": [PAYMENT | {"metadata": nested(100_000)}]}, "body: expected JSON; it is nested too deeply"),
     ("text", "body: expected `object`, got `str`"),
 ]

@@ -72,6 +72,7 @@ def hashes(payload: Any) -> dict[str, str]:
         ({"b", "a"}, frozenset({"a", "b"})),
         ({"a": 1, "b": [2]}, {"b": [2], "a": 1}),
         (datetime(2026, 1, 1, 10, tzinfo=TEN), datetime(2026, 1, 1, tzinfo=UTC)),
+        (datetime(1, 1, 1, tzinfo=TEN), "0001-01-01T00:00:00+10:00"),
         (Colour.RED, "red"),
         (Day.NEW_YEAR, "2026-01-01"),
         (UUID(int=1), "00000000-0000-0000-0000-000000000001"),

@@ -109,7 +109,10 @@ def _text_or(value: Any) -> Any:
         case enum.Enum():
             return _text_or(value.value)
         case datetime() if value.tzinfo is not None:
-            return value.astimezone(UTC).isoformat()
+            try:
+                return value.astimezone(UTC).isoformat()
+            except OverflowError:  # the first or the last day of all
+                return value.isoformat()
         case date() | time():
             return value.isoformat()
         case UUID():

@@ -47,10 +47,9 @@ def decode_event(event: Any) -> PostRequest:
 
     A number that may have lost one of its first four decimals by that is refused.
     """
-    if isinstance(event, dict) and isinstance(event.get("transactions"), list):
-        for number, transaction in enumerate(event["transactions"]):
-            _check_floats(f"transactions[{number}]", transaction)
     try:
+        if isinstance(event, dict):
+            _check_floats("transactions", event.get("transactions"))
         body = json.dumps(event)
     except RecursionError:
         raise InvalidMessage("body: expected JSON; it is nested too deeply") from None
@@ -58,13 +57,18 @@ def decode_event(event: Any) -> PostRequest:
 
 
 def _check_floats(field: str, value: Any) -> None:
-    """Looks at the values of one object: no number of a message is further inside."""
-    for name, each in value.items() if isinstance(value, dict) else ():
-        if isinstance(each, float) and _may_be_rounded(each):
+    match value:
+        case float() if _may_be_rounded(value):
             raise InvalidMessage(
-                f"{field}.{name[:40]}: expected a number of more than {EXACT_FLOAT_DIGITS} digits, or with a fraction"
-                f" from {LARGEST_FLOAT:,} on, as a text, because Lambda would round it"
+                f"{field}: expected a number of more than {EXACT_FLOAT_DIGITS} digits, or with a fraction from"
+                f" {LARGEST_FLOAT:,} on, as a text, because Lambda would round it"
             )
+        case dict():
+            for name, each in value.items():
+                _check_floats(f"{field}.{name[:40]}", each)
+        case list():
+            for number, each in enumerate(value):
+                _check_floats(f"{field}[{number}]", each)
 
 
 def _may_be_rounded(number: float) -> bool:
