@@ -257,22 +257,6 @@ def test_a_message_that_the_handler_forgets_or_raises_an_error_at_comes_again(wo
     assert working.lines[0]["reason"] == "it was given no disposition"
 
 
-def test_what_cannot_be_decoded_is_not_handled_and_holds_up_no_other(working: Working) -> None:
-    handled: list[str] = []
-
-    def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
-        handled.extend(message.body for message in messages)
-        return all_done(messages, deadline)
-
-    bodies = ["a", "not an order", "breaks the decoder", "b"]
-    assert working.process(named(bodies), handle) == ["breaks the decoder"]
-    assert handled == ["a", "b"]
-    assert working.dead_letters() == [("not an order", Code.NOT_AN_ORDER, "order: expected one, got not an order")]
-    line = working.lines[1]
-    assert (line["message"], line["message_id"], line["reason_code"]) == ("dead-lettered", "not an order", DEAD.code)
-    assert "order" not in line
-
-
 @pytest.mark.parametrize("bodies", ["", "ab"], ids=["empty", "two messages"])
 def test_a_batch_that_is_done_asks_sqs_for_nothing_and_counts_zeros(working: Working, bodies: str) -> None:
     assert working.ended(dict.fromkeys(bodies, DONE)) == []
@@ -311,19 +295,6 @@ def test_a_delivery_that_did_not_find_the_message_waiting_begins_the_waits_anew(
         assert working.ended({"a": end}, receive_count) == ["a"]
 
 
-def test_what_the_dead_letter_queue_refuses_goes_back_to_the_queue_is_logged_and_not_told_of(working: Working) -> None:
-    failed = {"Id": "0", "SenderFault": False, "Code": "InternalError"}
-    working.sqs.answers("send_message_batch", {"Successful": [], "Failed": [failed]})
-    assert working.ended({"a": DEAD, "b": DEAD, "c": DONE}) == ["a"]
-    assert [body for body, *_ in working.dead_letters()] == ["a", "b"]
-    first, *_ = working.lines
-    assert (first["level"], first["message"], first["message_id"]) == ("ERROR", "returned to the queue", "a")
-    assert first["reason"] == "the dead-letter queue didn't take it: InternalError; NOT_AN_ORDER: sold out"
-    assert "exception" not in first  # nothing was raised
-    assert working.metrics[("ReturnedToQueue",)] == working.metrics[("DeadLettered",)] == 1
-    assert working.told == [["b"]]
-
-
 def test_dead_messages_are_recorded_before_their_letters_are_sent_told_of_once_and_name_their_request(
     working: Working,
 ) -> None:
@@ -354,17 +325,6 @@ def test_what_sqs_would_delete_soon_is_dead_even_without_a_record(working: Worki
     working.recording_fails = True
     assert working.process([record("not an order", 2, last_hours())]) == []
     assert [body for body, *_ in working.dead_letters()] == ["not an order"]
-
-
-def test_what_comes_again_comes_after_a_delay_that_grows_with_its_own_deliveries_or_waits(working: Working) -> None:
-    working.ended({"a": FAILED, "b": WAITING, "c": DONE})
-    working.ended({"a": FAILED, "b": WAITING}, 6)
-    a, b, *hidden, late, waits = (
-        entry["VisibilityTimeout"] for entry in working.entries("ChangeMessageVisibilityBatch")
-    )
-    assert (a, b, waits) == (2, 2, 2)
-    assert [80 < each <= 150 for each in hidden] == [True, True]  # until the invocation would have timed out
-    assert 129 <= late <= 900
 
 
 def test_a_batch_is_a_line_and_each_message_is_another_at_debug_those_that_are_done_too(working: Working) -> None:

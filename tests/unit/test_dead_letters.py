@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 from unittest.mock import ANY
@@ -75,24 +74,6 @@ def test_a_letter_stays_in_the_group_of_its_message(stubbed_sqs: Stubbed) -> Non
     in_group.disposition = Dead(Code.JUNK, "why")
     assert stay_dead(stubbed_sqs, [in_group, dead()]) == [True, True]
     assert [entry.get("MessageGroupId") for entry in entries_sent(stubbed_sqs)] == ["tenant-7", None]
-
-
-def test_a_letter_names_the_message_that_it_was_and_the_request_that_gave_it_up(stubbed_sqs: Stubbed) -> None:
-    message = dead()
-    message.message_id, message.sent_at = "m-1", datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC)
-    stay_dead(stubbed_sqs, [message])
-    sending = {"sent_by": "000000000000", "message_id": "m-1", "sent_at": "2026-02-28T12:00:00.250+00:00"}
-    origin = sending | {"request_id": REQUEST}
-    assert json.loads(texts_sent(stubbed_sqs)["origin"]) == origin
-
-
-def test_a_letter_that_was_redriven_and_died_again_names_the_first_message_too(stubbed_sqs: Stubbed) -> None:
-    first = {"sent_by": "AROAEXAMPLE:shop", "message_id": "m-0", "sent_at": "2026-02-27T12:00:00.250+00:00"}
-    stay_dead(stubbed_sqs, [dead(origin=text(json.dumps(first | {"request_id": "r-0"})))])
-    origin = json.loads(texts_sent(stubbed_sqs)["origin"])
-    assert (origin["sent_by"], origin["first"]) == ("000000000000", first)
-    stay_dead(stubbed_sqs, [dead(origin=text(json.dumps(origin)))])
-    assert json.loads(texts_sent(stubbed_sqs)["origin"])["first"] == first
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Publishing on a bus: in few requests, again what failed, and until the deadline."""
 
-import itertools
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,11 +10,10 @@ import pytest
 
 from conditional_writes import Deadline
 from ledger.core.outcome_events import OutcomeEvent
-from tests.support.clock import START, Clock, plenty
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from workers import retrying
 from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure
-from workers.retrying import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
 FIXED_BYTES = 14 + len("bank") + len("Paid")
@@ -90,14 +88,6 @@ def test_what_eventbridge_says_of_the_event_itself_is_final(stubbed_events: Stub
     assert numbers(stubbed_events.parameters) == [[0, 1, 2], [2]]
 
 
-@pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException", "InternalException", "New"])
-def test_a_request_that_fails_is_sent_again(stubbed_events: Stubbed, bus: EventBus, code: str) -> None:
-    stubbed_events.refuses("put_events", code)
-    answer(stubbed_events, None, None)
-    assert bus.publish(events(2), plenty()) == [None] * 2
-    assert numbers(stubbed_events.parameters) == [[0, 1], [0, 1]]
-
-
 @pytest.mark.parametrize("code", ["ValidationException", "SerializationException"])
 def test_of_a_request_that_is_refused_each_event_is_tried_alone(
     stubbed_events: Stubbed, bus: EventBus, code: str
@@ -120,29 +110,6 @@ def test_of_a_request_without_one_event_that_is_taken_none_is_given_up(stubbed_e
         stubbed_events.refuses("put_events", "ValidationException")
     failures = bus.publish_once(events(2), plenty())
     assert [failure and failure.is_final for failure in failures] == [False, False]
-
-
-def test_until_the_deadline_failures_come_again_and_then_they_say_why(
-    stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
-) -> None:
-    clock = Clock()
-
-    def longest(_: float, high: float) -> float:
-        pauses.append(high)
-        return high
-
-    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
-    monkeypatch.setattr(retrying, "time", clock)
-    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=longest))
-    for _ in range(100):
-        answer(stubbed_events, "ThrottlingException")
-    assert bus.publish(events(1), Deadline.after(30)) == [Failure("ThrottlingException: for a reason")]
-    assert 25 <= clock.seconds - START < 30
-    assert pauses[0] == FIRST_PAUSE_SECONDS
-    assert pauses[-1] == LONGEST_PAUSE_SECONDS
-    assert all(one <= next_one <= 2 * one for one, next_one in itertools.pairwise(pauses))
-    assert len(stubbed_events.requests) == len(pauses) + 1
-    stubbed_events.forgets_the_rest()
 
 
 def test_the_deadline_ends_the_search_for_the_event_that_is_refused(

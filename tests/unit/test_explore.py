@@ -267,8 +267,8 @@ def test_a_check_that_would_have_to_be_awaited_is_refused() -> None:
 
 def test_a_budget_ends_the_search() -> None:
     def worker(accounts: Accounts) -> None:
-        accounts.touch(*["alice"] * 6)
+        accounts.touch(*["alice"] * 4)
 
-    tried = explored(worker, worker, budget=50)
-    assert tried.orders == 50
+    tried = explored(worker, worker, budget=20)
+    assert tried.orders == 20
     assert not tried.is_complete

@@ -211,19 +211,3 @@ def test_at_the_deadline_nothing_was_written_unless_a_first_try_got_no_answer(mo
         write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty())
     with pytest.raises(OutcomeUnknown):
         write(Answers((500, {}), refusal(LARGE)).client, put_unless(), {}, plenty())
-
-
-def test_a_thread_with_its_turn_does_not_wait_again() -> None:
-    """Neither for the next item of its write, nor for that of a write inside of its plan."""
-    found: list[Any] = []
-
-    def plan(observed: Observed) -> Plan[None]:
-        if observed:
-            found.append(write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result)
-        if len(found) == 2 * MAXIMUM_THREADS:
-            return Plan(None)
-        return Plan(None, [Put(FIRST, {"tries": len(found)}, absent("account_id"))])
-
-    answers = Answers(*(refusal(LARGE | {"version": version}) for version in range(2 * MAXIMUM_THREADS)))
-    write(answers.client, plan, {}, plenty())
-    assert found == [[LARGE]] * 2 * MAXIMUM_THREADS

@@ -77,16 +77,6 @@ def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
     assert [body for body, *_ in letters(stubbed_sqs)] == [{"account_id": "alice", "transaction_id": "t-2"}] * 5
 
 
-def test_an_event_that_the_bus_never_takes_is_dead_lettered(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed
-) -> None:
-    takes(stubbed_events, None, "InvalidArgument")
-    takes_letters(stubbed_sqs)
-    published = publisher.publish([entry(1), entry(2)], plenty())
-    assert published == Published([None, None], dead_lettered=1)
-    assert [letter[1:] for letter in letters(stubbed_sqs)] == [("EVENT_REFUSED", "InvalidArgument: for a reason")]
-
-
 def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,15 +145,6 @@ def test_an_entry_that_was_changed_or_removed_is_a_letter_with_its_images_and_no
         f"a journal entry was changed: {ids}: ENTRY_CHANGED: {overwritten}",
         f"a journal entry was changed: {ids}: ENTRY_REMOVED: {deleted}",
     ]
-
-
-def test_a_changed_entry_is_in_the_log_at_once_while_its_letter_waits_for_the_entries_before_it(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
-) -> None:
-    published = publisher.publish([entry(1), *changed(stream_record(None, OLD))], Deadline.after(0))
-    assert all(published.failures)
-    assert any("a journal entry was changed" in line for line in caplog.messages)
-    assert stubbed_events.operations == []
 
 
 def test_the_letter_of_a_changed_entry_that_is_too_large_for_sqs_has_its_key(

@@ -1,7 +1,5 @@
 """Pacing: a thread leaves the other writers of an item as much time as they took since its own last write."""
 
-import threading
-
 import pytest
 
 from conditional_writes import Deadline, VersionedTable, key
@@ -65,22 +63,6 @@ def test_at_first_the_conflicts_tell_how_many_others_there_are(
     assert wait_after(clock, *writes) == pytest.approx(round_trips * ROUND_TRIPS)
 
 
-def test_then_the_versions_that_others_made_do(clock: Clock) -> None:
-    assert wait_after(clock, (7, 3), (13, 1)) == pytest.approx(5 * ROUND_TRIPS)
-
-
-def test_once_nobody_else_has_written_there_is_no_wait_any_more(clock: Clock) -> None:
-    assert wait_after(clock, (7, 3), (8, 0)) == 0
-
-
-def test_time_that_the_thread_spent_otherwise_counts(clock: Clock) -> None:
-    pace = Pace()
-    pace.note(ORDER, 7, 10, ROUND_TRIP)
-    clock.now += 4 * ROUND_TRIP
-    pace.wait(ORDER, plenty())
-    assert clock.pauses == [pytest.approx((10 * ROUND_TRIPS - 4) * ROUND_TRIP)]
-
-
 def test_no_wait_takes_more_than_half_of_the_time_that_is_left(clock: Clock) -> None:
     pace = Pace()
     pace.note(ORDER, 7, 50, ROUND_TRIP)
@@ -88,18 +70,6 @@ def test_no_wait_takes_more_than_half_of_the_time_that_is_left(clock: Clock) -> 
     assert clock.pauses == [pytest.approx(0.05)]
     assert pace.wait(ORDER, Deadline.after(-1))
     assert len(clock.pauses) == 1
-
-
-def test_other_items_and_other_threads_do_not_wait(clock: Clock) -> None:
-    pace = Pace()
-    pace.note(ORDER, 7, 5, ROUND_TRIP)
-    assert not pace.wait(OTHER, plenty())
-    waited: list[bool] = []
-    thread = threading.Thread(target=lambda: waited.append(pace.wait(ORDER, plenty())))
-    thread.start()
-    thread.join()
-    assert waited == [False]
-    assert clock.pauses == []
 
 
 def test_a_thread_remembers_the_items_that_were_contended_last() -> None:

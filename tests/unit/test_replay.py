@@ -40,27 +40,6 @@ FULL = replace(
 )
 
 
-def test_in_a_sound_journal_nothing_is_found() -> None:
-    assert found(*journal_of(opening(), FULL)) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("description", "Rent for May"),
-        ("metadata", {"shop": "blue"}),
-        ("metadata", {"shop": "green", "till": "4"}),
-        ("occurred_at", "2026-01-01T09:00:01+00:00"),
-        ("amount", "5.00"),
-    ],
-)
-def test_a_field_of_the_request_that_was_changed_is_found(name: str, value: Any) -> None:
-    account, [first, entry] = journal_of(opening(), FULL)
-    changed = replace(entry, request=entry.request | {name: value})
-    [sentence] = found(account, [first, changed])
-    assert sentence.startswith(f"broken seal: version 2, t-1: it is {entry.seal}, the entry and the seal before give ")
-
-
 def test_an_entry_in_another_currency_than_its_account_is_found() -> None:
     account, [first, entry] = journal_of(opening(), FULL)
     changed = replace(entry, outcome=replace(entry.outcome, currency="USD"))
@@ -84,26 +63,6 @@ TIMES: dict[str, tuple[str, str, str | None]] = {
 def test_a_time_that_no_worker_can_have_is_found(first: str, second: str, why: str | None) -> None:
     sentences = found(*journal_of(opening(), FULL, times=[first, second]))
     assert sentences == ([f"wrong time: version 2, t-1: posted at {second}, {why}"] if why else [])
-
-
-# --- checkpoints ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("version", "changes", "what"),
-    [
-        *((version, {}, []) for version in (1, 2, 3)),
-        *((version, {"balance": Decimal(7)}, ["wrong checkpoint"]) for version in (1, 2, 3)),
-    ],
-)
-def test_a_checkpoint_is_compared_when_the_replay_comes_past_its_version(
-    version: int, changes: dict[str, Any], what: list[str]
-) -> None:
-    transactions = [opening(), payment(5), replace(payment(5), transaction_id="t-2")]
-    account, entries = journal_of(*transactions)
-    then, _ = journal_of(*transactions[:version])
-    found = mismatches(account, entries, AT, saved=replace(then, **changes))
-    assert [each.what for each in found] == what
 
 
 # --- the sentences ----------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
 from ledger.core.interest import MILLISECONDS_PER_YEAR, Interest
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
-from ledger.core.replay import from_payload
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types import ExpireHold, PostHold, Reverse, Transfer, decode
 from ledger.core.transaction_types.base import Context, TransactionMessage
@@ -404,16 +403,6 @@ def test_a_balance_comes_from_another_account_whatever_its_limit_or_both_reject_
     }
 
 
-def test_an_account_is_imported_with_its_balance_below_its_limit_and_its_holds() -> None:
-    message = decode(json.dumps({"type": "import_account", "transaction_id": "i", "account_id": "alice"} | IMPORTED))
-    holds = {"hotel": OpenHold(Decimal("5.5"), "2026-01-31T00:00:00+00:00"), "fuel": OpenHold(Decimal(2))}
-    empty = Account("alice", Decimal(0), Decimal(-10), "EUR", AccountStatus.OPEN, 1, decimal_places=2)
-    [decided] = decide(message, None)
-    assert decided == Decided(changed(empty, balance=-30, holds=holds), Decimal(-30))
-    assert decided.account.available == Decimal("-27.5")
-    assert from_payload(message.canonical_payload()) == message
-
-
 HOLDS = {
     "an id that can't be seen": ({"a\u200b": {"amount": 1}}, "holds: U+200B at character 2 can't be seen"),
     "nothing held": ({"h": {"amount": 0}}, "holds: h: amount: expected a number greater than zero"),
@@ -550,60 +539,6 @@ def test_a_transaction_of_which_more_was_reversed_than_its_amount_is_damaged_and
 def test_a_reversal_waits_for_its_transaction() -> None:
     with pytest.raises(UnknownTransaction, match=r"^of_transaction_id: account 'alice' has no transaction 't-1'$"):
         decide(reversing(), ALICE)
-
-
-SIDES = {
-    "a payer that is frozen for credits": ("-30", (NO_CREDITS, bob(balance=30)), "ACCOUNT_FROZEN"),
-    "a payee that is frozen for debits": ("-30", (ALICE, bob(frozen=Frozen(debits=True))), "ACCOUNT_FROZEN"),
-    "the payer's side": ("-30", (ALICE, BOB), "OVERDRAFT_LIMIT"),
-    "the payee's side": ("30", (BOB, ALICE), "OVERDRAFT_LIMIT"),
-    "a closed payer": ("30", (BOB, CLOSED), "ACCOUNT_CLOSED"),
-    "a closed payee": ("-30", (ALICE, CLOSED_BOB), "ACCOUNT_CLOSED"),
-    "a payer out of range, a payee below": ("-30", (alice(balance="1e38"), bob(balance=28)), "OVERDRAFT_LIMIT"),
-}
-
-
-@pytest.mark.parametrize(("amount", "accounts", "reason"), SIDES.values(), ids=SIDES)
-def test_both_accounts_of_a_rejected_reversal_have_one_reason(
-    amount: str, accounts: tuple[Account, Account], reason: str
-) -> None:
-    """Bob, who has 5, would be debited by 30."""
-    named, other = (account.account_id for account in accounts)
-    context = reversal_context(entry_of(amount, transfer(30), named), "1", number=1)
-    decisions = reversing(account_id=named, of_account_id="alice").decide(accounts, context)
-    assert [decision.reason for decision in decisions] == [reason, reason]
-    assert [decision.reversal for decision in decisions] == [
-        Reversal(1, Decimal(1), (other_side,)) for other_side in (other, named)
-    ]
-
-
-REVERSED_WHOLE = {
-    "posted": ({}, None),
-    "two that are debited": ({"bob": 2, "carol": 0}, "OVERDRAFT_LIMIT by carol"),
-    "a debited and a credited one": ({"alice": "1e38", "bob": 2}, "OVERDRAFT_LIMIT by bob"),
-    "one that is credited": ({"alice": "1e38"}, "BALANCE_OUT_OF_RANGE by alice"),
-    "again": ({"reversed": "5"}, "ALREADY_REVERSED"),
-}
-
-
-@pytest.mark.parametrize(("but", "rejection"), REVERSED_WHOLE.values(), ids=REVERSED_WHOLE)
-def test_a_compound_is_reversed_whole_or_not_at_all(but: dict[str, object], rejection: str | None) -> None:
-    legs = {"alice": Decimal(-5), "bob": Decimal(3), "carol": Decimal(2)}
-    sale, balances = compound(*legs.items()), {"alice": 0, "bob": 3, "carol": 2} | but
-    accounts = [alice(account_id=name, balance=balances[name], overdraft_limit=0) for name in ("carol", "alice", "bob")]
-    entries = [entry_of(str(amount), sale, name) for name, amount in legs.items()]
-    before = Reversed("alice", "t-1", Decimal(balances.get("reversed", 0)), len(but.keys() & {"reversed"}))
-    context = Context({entry.entry_id: entry for entry in entries}.get, lambda _: before)
-    decisions = reversing(account_id="carol", of_account_id="alice").decide(accounts, context)
-    reason, by = reason_and_account(rejection)
-    assert {(each.reason, each.rejecting_account_id) for each in decisions} == {(reason, by)}
-    assert [each.amount for each in decisions] == ([0, 0, 0] if reason else [-2, 5, -3])
-    expected = [(1, size) for size in (2, 5, 3)] if reason in (None, "ALREADY_REVERSED") else [(0, 0)] * 3
-    assert [(each.reversal.number, each.reversal.reversed_after) for each in decisions if each.reversal] == expected
-    assert decisions[1].reversal
-    assert decisions[1].reversal.other_account_ids == ("carol", "bob")
-    with pytest.raises(InvalidMessage, match=r"^amount: expected none: a transaction of more than two accounts is "):
-        reversing(amount=5).decide([accounts[1], accounts[2], accounts[0]], context)
 
 
 @pytest.mark.parametrize("final", [True, False])
