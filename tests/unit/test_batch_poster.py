@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from datetime import timedelta
@@ -94,6 +95,10 @@ def test_a_decision_that_no_rule_may_make_is_not_committed_and_its_reason_has_no
     [
         (None, None),
         ("nonsense", None),
+        *(
+            (json.dumps({"sent_by": by, "message_id": "m-0", "sent_at": "2026-01-30T10:00Z", "request_id": "r"}), None)
+            for by in ("x" * 257, "\ud800", "\u202e")
+        ),
         ('{"sent_by": "AROAEXAMPLE:shop", "message_id": "m-0", "sent_at": "2026-01-30T10:00:00+00:00",'
          ' "request_id": "r-1"}', "m-0"),
     ],

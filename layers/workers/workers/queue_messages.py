@@ -153,6 +153,8 @@ class Sending(NamedTuple):
         """None for anything else than the JSON of a sending."""
         match fields:
             case {"sent_by": str(by), "message_id": str(message_id), "sent_at": str(at)}:
+                if not (_is_id(by) and _is_id(message_id)):
+                    return None
                 try:
                     return cls(by, message_id, datetime.fromisoformat(at).astimezone(UTC))
                 except (ValueError, OverflowError):
@@ -162,6 +164,14 @@ class Sending(NamedTuple):
     def as_json(self) -> dict[str, str]:
         sent_at = self.sent_at.isoformat(timespec="milliseconds")
         return {"sent_by": self.sent_by, "message_id": self.message_id, "sent_at": sent_at}
+
+
+MOST_ID_CHARACTERS = 256
+"""Of a principal's id and a message's: more than SQS's have, and so few that they have room in any item."""
+
+
+def _is_id(text: str) -> bool:
+    return len(text) <= MOST_ID_CHARACTERS and text.isascii() and text.isprintable()
 
 
 @dataclass(slots=True, eq=False)
