@@ -55,7 +55,7 @@ def random_books() -> Books:
     chance, books = random.Random(37), Books({}, {})
     messages: list[Any] = [opening(-500, "CHF" if name in "gh" else "EUR", account_id=name) for name in ACCOUNTS[:-1]]
     messages += [importing(-600, -500, "CHF", account_id="h", holds=IMPORTED["holds"])]
-    messages += [importing(1, 0, "EUR", "import-again", "a")]
+    messages += [importing(1, 0, "EUR", "import-again", "a", from_account_id="b")]
     messages += [rate("0.9", "rate", name) for name in ACCOUNTS]
     for number in range(10, 410):
         name, other = chance.sample(ACCOUNTS, 2)
@@ -232,8 +232,11 @@ def rejections(exported: Exported) -> list[tuple[Any, ...]]:
     grouped = defaultdict(list)
     for entry in between(exported, SOME):
         if entry.outcome.reason:
-            grouped[entry.outcome.posted_at[:10], entry.outcome.reason].append(entry.account_id)
-    return [(*key, len(found), len(set(found))) for key, found in sorted(grouped.items())]
+            grouped[entry.outcome.posted_at[:10], entry.outcome.reason].append(entry)
+    return [
+        (*key, sum(e.account_id == e.home_account_id for e in found), len({e.account_id for e in found}))
+        for key, found in sorted(grouped.items())
+    ]
 
 
 def by_metadata(exported: Exported) -> list[tuple[Any, ...]]:
@@ -253,7 +256,7 @@ def unposted_imports(exported: Exported) -> list[tuple[Any, ...]]:
     return [
         (e.account_id, e.outcome.account_version, e.transaction_id, "core/1", e.outcome.reason)
         for e in exported.entries
-        if e.request["type"] == "import_account" and e.outcome.reason
+        if e.request["type"] == "import_account" and e.outcome.reason and e.account_id == "a"
     ]
 
 
