@@ -431,7 +431,7 @@ bodies = (
 
 
 @given(bodies)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str) -> None:
     try:
         message = decode(body)
