@@ -13,7 +13,7 @@ from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.interest import MILLISECONDS_PER_YEAR, Interest
 from ledger.core.journal import JournalEntry, Outcome
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.rules import Status
+from ledger.core.rules import Decision, Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
 from ledger.core.values import decimal_places
@@ -27,6 +27,7 @@ from tests.support.samples import (
     hold,
     importing,
     limit,
+    limits,
     opening,
     payment,
     posting,
@@ -160,9 +161,33 @@ def test_a_transfer_has_no_more_decimals_than_either_of_its_accounts_may_have() 
             transfer("0.001").decide(accounts, AROUND)
 
 
-def test_the_decimals_are_looked_at_before_whether_the_account_is_open() -> None:
+def test_the_decimals_are_looked_at_before_whether_the_account_or_the_hold_is_open() -> None:
     with pytest.raises(InvalidMessage):
         payment("0.001").decide([changed(CLOSED, decimal_places=2)], Context())
+    with pytest.raises(InvalidMessage):
+        posting("0.1", hold_id="none", to_account_id="bob").decide([ALICE, changed(BOB, decimal_places=0)], Context())
+
+
+def test_a_leg_keeps_to_the_decimals_of_its_own_account_and_the_sum_to_those_of_the_holds() -> None:
+    ruled, whole, free = an_account("EUR", 2), an_account("EUR", 0, BOB), changed(BOB, account_id="carol")
+
+    def decide(amount: str) -> tuple[Decision, ...]:
+        legs = [{"account_id": "bob", "amount": 5}, {"account_id": "carol", "amount": amount}]
+        return posting(hold_id="hold-1", legs=legs).decide([ruled, whole, free], AROUND)
+
+    assert [each.reason for each in decide("0.25")] == [None] * 3
+    with pytest.raises(InvalidMessage, match=r"^amount: 3 decimals"):
+        decide("0.125")
+
+
+def test_a_limit_and_the_account_that_an_import_is_taken_from_have_the_decimals_of_their_accounts() -> None:
+    with pytest.raises(InvalidMessage, match=r"^limits: 1: amount: 3 decimals, expected at most 2"):
+        limits([{"name": "day", "of": "debits", "per": "transaction", "amount": "0.001"}]).decide(
+            [an_account("EUR", 2)], Context()
+        )
+    off = Context(minor_units=no_minor_units)
+    with pytest.raises(InvalidMessage, match=r"^balance: 2 decimals, expected at most 1"):
+        importing("0.01", from_account_id="bob").decide([None, an_account("EUR", 1, BOB)], off)
 
 
 @given(st.integers(1, 10**12))
