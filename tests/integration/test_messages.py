@@ -353,14 +353,17 @@ def test_a_record_comes_again_if_the_dead_letter_queue_does_not_take_it(outbox: 
     assert outbox.publish() == again(record)
 
 
-def test_a_message_of_another_programs_that_boto3_refuses_is_dead_and_holds_up_no_other(outbox: Outbox) -> None:
-    outbox.commit("k-1", order(1)._replace(group_id="g"))
+OF_ANOTHER = [f'["sqs",{fields}]' for fields in ('7,"x"', f'"{URL}orders",7', f'"{URL}orders","\\ud800"', '"u","x",7')]
+
+
+@pytest.mark.parametrize("written", [*OF_ANOTHER, '["s3","bucket","x"]'])
+def test_a_message_of_another_programs_is_dead_and_holds_up_no_other(outbox: Outbox, written: str) -> None:
+    outbox.commit("k-1", order(1))
     [record] = outbox.event()["Records"]
-    image = record["dynamodb"]["NewImage"]
-    image["messages"]["S"] = image["messages"]["S"].replace('"g"', "7")
+    record["dynamodb"]["NewImage"]["messages"] = {"S": f"[{written}]"}
     outbox.commit("k-2", order(2))
-    [_, other] = outbox.event()["Records"]
-    assert outbox.publisher.publish({"Records": [record, other]}, Context()) == DELIVERED
+    [_, healthy] = outbox.event()["Records"]
+    assert outbox.publisher.publish({"Records": [record, healthy]}, Context()) == DELIVERED
     assert (len(outbox.sent("orders")), len(outbox.sent("dead"))) == (1, 1)
 
 

@@ -59,6 +59,7 @@ def outgoing_in(image: dict[str, Any]) -> Iterator[Outgoing]:
     write_id = image[WRITE_ID]["S"]
     for number, (service, *fields) in enumerate(json.loads(image[MESSAGES]["S"])):
         message = _SERVICES[service](*fields)
+        _check(message, f"messages[{number}]")
         message_id = f"{write_id}-{number}"
         body = _body(message)
         yield Outgoing(message, message_id, body if isinstance(body, str) else _json(body | {MESSAGE_ID: message_id}))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS, new_client
 from conditional_writes.core.messages import ToBus, ToQueue, ToTopic
@@ -148,19 +148,16 @@ def _request(client: Any, outgoing: Sequence[Outgoing]) -> list[_Failure | None]
     """One request with messages to one destination. If it is refused, each message has a request of its own."""
     try:
         return list(_SENDING[type(outgoing[0].message)](client, outgoing))
-    except ParamValidationError as error:  # another program's message: the library refuses such ones
-        failure = _Failure(str(error), is_refusal=True, is_final=True)
     except ClientError as error:
         status = error.response["ResponseMetadata"].get("HTTPStatusCode")
         is_refusal = status in _REFUSALS and not _is_throttling(error.response["Error"]["Code"])
-        failure = _Failure(str(error), is_refusal)
+        if is_refusal and len(outgoing) > 1:
+            alone = [result for each in outgoing for result in _request(client, [each])]
+            # If the destination takes the others, the fault is the message's own.
+            return [each and each._replace(is_final=each.is_refusal and None in alone) for each in alone]
+        return [_Failure(str(error), is_refusal)] * len(outgoing)
     except BotoCoreError as error:
-        failure = _Failure(str(error))
-    if failure.is_refusal and len(outgoing) > 1:
-        alone = [result for each in outgoing for result in _request(client, [each])]
-        # If the destination takes the others, the fault is the message's own.
-        return [each and each._replace(is_final=each.is_final or (each.is_refusal and None in alone)) for each in alone]
-    return [failure] * len(outgoing)
+        return [_Failure(str(error))] * len(outgoing)
 
 
 def _is_throttling(code: str) -> bool:
