@@ -252,6 +252,12 @@ async def test_a_function_runs_once(world: World) -> None:
     assert await asyncio.gather(*(place({"order_id": "o-2"}) for _ in range(8))) == ["placed o-2"] * 8
 
 
+def test_a_function_that_is_not_exactly_once_is_refused() -> None:
+    function: Any = print
+    with pytest.raises(TypeError, match="isn't exactly_once: AsyncExactlyOnce goes over"):
+        AsyncExactlyOnce(function)
+
+
 @awaited
 async def test_a_lock_is_held_for_a_block_also_of_a_cancelled_task(world: World) -> None:
     locks, taken = AsyncLocks(world.client, "Locks"), asyncio.Event()

@@ -12,10 +12,12 @@ class AsyncExactlyOnce[Request, Result]:
     """An `ExactlyOnce` whose calls are awaited: `await pay(payment)`. Its records have a client of that kind.
 
     Over the decorator: `pay = AsyncExactlyOnce(exactly_once(records, key=…)(pay))`. The function itself is a plain one:
-    it plans writes, and waits for nothing.
+    it plans writes, and waits for nothing. Raises TypeError if it isn't `exactly_once`.
     """
 
     def __init__(self, function: ExactlyOnce[Request, Result]) -> None:
+        if not isinstance(function, ExactlyOnce):
+            raise TypeError(f"{function!r} isn't exactly_once: AsyncExactlyOnce goes over that decorator")
         functools.update_wrapper(cast("Any", self), cast("Any", function), updated=())
         self._function, self.plan = function, function.plan
         self.__signature__ = function.__signature__
