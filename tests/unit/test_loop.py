@@ -1,15 +1,18 @@
 """The loop, with stubbed answers of AWS: its writes, and the items from which it plans again."""
 
 import uuid
+from contextlib import nullcontext
 from typing import Any
+from unittest import mock
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from conditional_writes import (
     Check,
     Deadline,
     DeadlinePassed,
+    Delete,
     Item,
     Observed,
     OutcomeUnknown,
@@ -18,6 +21,7 @@ from conditional_writes import (
     Stopped,
     UnsatisfiableCondition,
     Update,
+    Write,
     absent,
     at_least,
     key,
@@ -26,6 +30,7 @@ from conditional_writes import (
 )
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.loop import LONGEST_PAUSE_SECONDS
+from conditional_writes.core.requests import replacing, version_condition
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
@@ -123,9 +128,12 @@ TIMING = pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingErro
 
 @TIMING
 def test_where_only_the_timing_was_bad_the_same_is_sent_again_with_a_fresh_token(
-    stubbed_dynamodb: Stubbed, code: str
+    stubbed_dynamodb: Stubbed, clock: Clock, code: str
 ) -> None:
-    """DynamoDB could repeat the cancellation for the old token. The mark is the plan's, and the plan is the same."""
+    """DynamoDB could repeat the cancellation for the old token. The mark is the plan's, and the plan is the same.
+
+    After one that was throttled there is a pause.
+    """
     plans = iter([count_event])
     stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
     stubbed_dynamodb.answers("transact_write_items")
@@ -133,6 +141,7 @@ def test_where_only_the_timing_was_bad_the_same_is_sent_again_with_a_fresh_token
     first, again = stubbed_dynamodb.parameters
     assert (first["ClientRequestToken"], again["ClientRequestToken"]) == (FIRST_ID, SECOND_ID)
     assert again["TransactItems"] == first["TransactItems"]
+    assert len(clock.pauses) == (code != "TransactionConflict")
 
 
 @TIMING
@@ -231,6 +240,89 @@ def test_an_error_after_a_try_without_an_answer_leaves_the_outcome_unknown(stubb
         stubbed_dynamodb.refuses(operation, "ValidationException")
         with pytest.raises(OutcomeUnknown, match="another ended in An error occurred"):
             write(stubbed_dynamodb.client, plan, {COUNTER: at(7)}, plenty())
+    stubbed_dynamodb.first_fails()
+    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    stubbed_dynamodb.refuses("update_item", "ValidationException")
+    with pytest.raises(OutcomeUnknown, match="another ended in An error occurred"):
+        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+
+
+def versioned(version: int | None, version_id: str = "a") -> Item:
+    return {"counter_id": "c-1"} | ({"version": version, "cw:version_id": version_id} if version else {})
+
+
+def saving(before: int | None) -> Write:
+    return replacing(COUNTER, None if before is None else versioned(before), versioned((before or 0) + 1))
+
+
+def deleting(before: int) -> Write:
+    expected, condition = version_condition(COUNTER, versioned(before), "version")
+    return Delete(COUNTER, condition, expected)
+
+
+@pytest.mark.parametrize(
+    ("refused", "found", "was_never_made"),
+    [
+        (saving(None), versioned(1), True),
+        (saving(None), versioned(None), True),
+        (saving(None), versioned(2), False),
+        (saving(7), versioned(7, "a"), True),
+        (saving(7), versioned(7, "b"), False),
+        (saving(7), versioned(8, "b"), True),
+        (saving(7), versioned(9, "b"), False),
+        (saving(0), versioned(None), True),
+        (saving(0), versioned(1, "b"), True),
+        (saving(0), versioned(2, "b"), False),
+        (deleting(7), versioned(7, "a"), True),
+        (deleting(7), versioned(7, "b"), False),
+        (deleting(7), versioned(8, "b"), True),
+        (deleting(7), versioned(6, "b"), False),
+        (deleting(7), None, False),
+        (deleting(0), versioned(None), False),
+        (deleting(0), versioned(1, "b"), False),
+    ],
+)
+def test_a_write_without_an_answer_is_planned_again_if_the_version_shows_that_it_was_never_made(
+    stubbed_dynamodb: Stubbed, refused: Write, found: Item | None, *, was_never_made: bool
+) -> None:
+    """Versions have no gaps, and a deleted item begins anew."""
+    operation = {Put: "put_item", Update: "update_item", Delete: "delete_item"}[type(refused)]
+    stubbed_dynamodb.first_fails()
+    item = {"Item": to_dynamodb(found)} if found else {}
+    stubbed_dynamodb.refuses(operation, "ConditionalCheckFailedException", **item)
+    with nullcontext() if was_never_made else pytest.raises(OutcomeUnknown):
+        written = write(
+            stubbed_dynamodb.client, lambda seen: Plan("seen", [] if COUNTER in seen else [refused]), {}, plenty()
+        )
+        assert (written.result, written.conflicts) == ("seen", 1)
+    assert not [sent for sent in stubbed_dynamodb.parameters if "ReturnValues" in sent], "nobody needs the item"
+
+
+def test_an_error_that_is_no_answer_is_raised_as_it_is(
+    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = mock.Mock(side_effect=ReadTimeoutError(endpoint_url="DynamoDB"))
+    monkeypatch.setattr(stubbed_dynamodb.client, "update_item", late)
+    with pytest.raises(ReadTimeoutError) as raised:
+        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("was_answered", [True, False])
+def test_a_call_that_is_interrupted_in_a_pause_says_whether_a_write_may_have_taken_effect(
+    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch, *, was_answered: bool
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("conditional_writes.core.loop.time.sleep", interrupt)
+    if not was_answered:
+        stubbed_dynamodb.first_fails()
+    for _ in range(2):
+        stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    with pytest.raises(KeyboardInterrupt) as raised:
+        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    assert isinstance(raised.value.__cause__, OutcomeUnknown) is not was_answered
 
 
 def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(stubbed_dynamodb: Stubbed) -> None:
@@ -302,11 +394,14 @@ def test_one_who_lost_tries_again_at_once_and_steps_aside_the_less_often_the_lon
 
 
 @pytest.mark.usefixtures("longest_pauses")
-def test_no_pause_is_longer_than_a_second(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
-    clock.step_seconds = 10  # Each request takes this long.
+@pytest.mark.parametrize(("request_seconds", "pause_seconds"), [(0.01, 0.64), (10, LONGEST_PAUSE_SECONDS)])
+def test_a_pause_is_at_most_64_times_as_long_as_the_request_and_no_longer_than_a_second(
+    stubbed_dynamodb: Stubbed, clock: Clock, request_seconds: float, pause_seconds: float
+) -> None:
+    clock.step_seconds = request_seconds
     lose(stubbed_dynamodb, 2)
     write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
-    assert clock.pauses == [LONGEST_PAUSE_SECONDS]
+    assert clock.pauses == [pytest.approx(pause_seconds)]
 
 
 @pytest.mark.usefixtures("longest_pauses")
