@@ -66,7 +66,7 @@ def main() -> int:
         found, entry = root_in(Path(sys.argv[1]).read_bytes().decode())
         published = Path(sys.argv[2])
         root = json.loads(published.read_bytes())["root"] if published.is_file() else sys.argv[2]
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         print(f"not proven: {str(error)!a}")
         return 1
     if found != root:

@@ -105,6 +105,7 @@ def test_a_changed_byte_is_found_at_each_of_200_places(ledger: Reconciled, tmp_p
     assert check(changed, root, tmp_path)[0] == 1
     assert check(proof, root[::-1], tmp_path) == (1, f"not proven: the root would be {root}\n")
     assert check(b"{}\n", root, tmp_path) == (1, "not proven: \"'entry'\"\n")
+    assert check(b"[" * 9_000, root, tmp_path)[0] == 1
 
 
 def test_a_root_follows_from_the_accounts_alone_in_any_pages(ledger: Reconciled, night: int) -> None:

@@ -56,6 +56,8 @@ def test_an_outcome_that_is_none_is_the_exit_status_1_and_says_why() -> None:
         ("\n", "expected 1 to 100 lines, got 0"),
         (f"{LINE}\n" * 101, "got 101"),
         (f"{LINE}\n{{", "line 2: expected JSON"),
+        ("[" * 9_000, "line 1: expected JSON"),
+        (LINE.replace("}", ', "amount": 2}'), "line 1: expected JSON; amount: expected it once"),
     ],
 )
 def test_what_cannot_be_meant_asks_nothing(typed: str, reason: str) -> None:

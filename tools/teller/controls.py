@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ledger.core.decoding import check_names
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode_from
 from ledger.core.transaction_types.base import Door
@@ -81,8 +82,10 @@ def limits(
         operator.show(shown, _table(account) if account["limits"] else f"{account_id} has no limits")
         return
     try:
-        fields = {"type": "set_limits", "limits": json.loads(to_set.read(), parse_float=str)}
-    except ValueError as error:
+        text = to_set.read()
+        fields = {"type": "set_limits", "limits": json.loads(text, parse_float=str)}
+        check_names(text)
+    except (ValueError, RecursionError, InvalidMessage) as error:
         raise WrongUse(f"--set: expected a list in JSON; {error}") from None
     _administer(operator, fields, account_id, description, transaction_id, f"set the limits of {account_id}", yes=yes)
 

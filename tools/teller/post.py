@@ -5,7 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ledger.core.decoding import check_names
 from ledger.core.post_requests import MOST_TRANSACTIONS
+from ledger.core.reason_codes import InvalidMessage
 from ledger.synchronous import State
 from tools.teller.failures import Failure, WrongUse, failure_in
 from tools.teller.operator import Operator, YesOption, subcommand
@@ -55,9 +57,11 @@ def post(
 def _transaction(number: int, line: str) -> Any:
     """The message in a line. Its fractions are texts, so that Lambda rounds none of them."""
     try:
-        return json.loads(line, parse_float=str)
-    except ValueError as error:
+        transaction = json.loads(line, parse_float=str)
+        check_names(line)
+    except (ValueError, RecursionError, InvalidMessage) as error:
         raise Failure(f"line {number}: expected JSON; {error}. Nothing was sent") from None
+    return transaction
 
 
 def _table(outcomes: list[dict[str, Any]]) -> Rows:
