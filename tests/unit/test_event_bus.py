@@ -26,16 +26,8 @@ def bus(stubbed_events: Stubbed) -> EventBus:
 
 
 @pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The longest that each pause may take. None is made."""
-    longest: list[float] = []
-
-    def uniform(_: float, high: float) -> float:
-        longest.append(high)
-        return 0
-
-    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=uniform))
-    return longest
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=lambda *_: 0))
 
 
 def events(number: int) -> list[OutcomeEvent]:

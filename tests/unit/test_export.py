@@ -38,7 +38,6 @@ from tools.teller import exporting
 from tools.teller.exporting import QUERIES, State, answer_of, export_to, query
 from tools.teller.failures import Failure, WrongUse
 
-LONG_AGO = "2026-01-05"
 UNTIL = "2026-06-01T00:00:00.000+00:00"
 ALL = {"from": "2026-01-01", "to": "2026-12-31"}
 SOME = {"from": "2026-02-01", "to": "2026-03-31"}
@@ -314,10 +313,9 @@ EXPECTED: dict[str, tuple[Callable[[Exported], list[tuple[Any, ...]]], dict[str,
     "year_of_account": (year_of_account, {"account_id": "h", "year": "2026"}),
     "reconciliation": (reconciliation, ALL | {"account_id": "b"}),
 }
-LEFT_OUT = {"posted_at", "day", "type", "status", "amount"}
-"""Columns of some answers, which are those of the entry that is named."""
 WITHOUT = {"above": {"day", "posted_at", "type"}, "by_metadata": {"posted_at", "status", "amount"}}
 WITHOUT["unposted_imports"] = {"posted_at"}
+"""Columns that are those of the entry that is named."""
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(QUERIES.glob("*.sql"))])

@@ -10,7 +10,7 @@ from conditional_writes.versioned.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_IT
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
-ORDER, OTHER = key("Orders", order_id="o-1"), key("Orders", order_id="o-2")
+ORDER = key("Orders", order_id="o-1")
 ROUND_TRIP = 0.01
 
 
