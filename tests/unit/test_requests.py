@@ -16,6 +16,12 @@ from conditional_writes.core.requests import as_request
 ORDER = key("Orders", order_id="o-1")
 
 
+def test_an_addition_that_makes_a_version_leaves_its_id() -> None:
+    request = as_request(Update(ORDER, {}, added={"version": 1}, makes_version=True), "write-1")
+    assert request["ExpressionAttributeNames"] == {"#0": "cw:version_id", "#1": "version"}
+    assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #0 <> :0"
+
+
 HOSTILE = [
     "status",  # One of DynamoDB's reserved words.
     "a.b",
