@@ -1,7 +1,7 @@
 """The pages of both products as a site with search: `make site`.
 
 Pages, and the files of the repository to which they link, are copied as they lie, so that every link holds as it is.
-The menu is made of the table in docs/README.md.
+The menu is made of the table in docs/README.md, and the library's part of the links of its README.
 """
 
 import json
@@ -27,11 +27,11 @@ def pages() -> list[str]:
     return sorted(str(page.relative_to(PROJECT)) for pattern in patterns for page in PROJECT.glob(pattern))
 
 
-def linked(page: str) -> set[str]:
-    """The paths of the files to which a page links."""
+def linked(page: str) -> list[str]:
+    """The paths of the files to which a page links, in its order."""
     links = LINK.findall(CODE.sub("", (PROJECT / page).read_text()))
-    paths = {normpath(Path(page).parent / link) for link in links if "://" not in link}
-    return {path for path in paths if (PROJECT / path).is_file()}
+    paths = dict.fromkeys(normpath(Path(page).parent / link) for link in links if "://" not in link)
+    return [path for path in paths if (PROJECT / path).is_file()]
 
 
 def menu() -> list[dict[str, list[str]]]:
@@ -41,7 +41,7 @@ def menu() -> list[dict[str, list[str]]]:
         if name := wish.replace("*", "").strip():
             section = sections.setdefault(name[0].upper() + name[1:], [])
         section.append(normpath(f"docs/{link}"))
-    sections["Use the library"] += [page for page in pages() if page.startswith(f"{LIBRARY}/docs/")]
+    sections["Use the library"] += [page for page in linked(f"{LIBRARY}/README.md") if page.endswith(".md")]
     sections["Decisions"] = [page for page in pages() if page.startswith("docs/decisions/")]
     sections["More"] = [page for page in pages() if page != "docs/README.md"]
     seen: set[str] = set()
