@@ -277,6 +277,7 @@ def deleting(before: int) -> Write:
         (deleting(7), versioned(7, "b"), False),
         (deleting(7), versioned(8, "b"), True),
         (deleting(7), versioned(6, "b"), False),
+        (deleting(7), versioned(7) | {"version": "a text"}, False),
         (deleting(7), None, False),
         (deleting(0), versioned(None), False),
         (deleting(0), versioned(1, "b"), False),
