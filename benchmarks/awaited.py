@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +20,7 @@ console = Console(highlight=False)
 
 
 def main() -> None:
-    uv = Path(sys.executable).with_name("uv")
+    uv = PROJECT / ".venv" / "bin" / "uv"
     environment = [uv, "--system-certs", "run", "--quiet", "--isolated", "--no-project", "--python", sys.executable]
     with new_ministack() as endpoint:
         create_table(endpoint, "awaited")
