@@ -5,7 +5,6 @@ Each pytest worker starts an engine once, for the first test that uses it.
 
 import gc
 import itertools
-import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,8 +50,6 @@ def pytest_configure(config: pytest.Config) -> None:
             f"conditional_writes is imported from {layer.parent}, which isn't in this checkout: `make setup`, and then "
             f"{PROJECT / '.venv/bin/python'} -m pytest"
         )
-    if getattr(config, "workerinput", {"workerid": "gw0"})["workerid"] != "gw0":
-        os.nice(10)  # the first worker has the tests of the deployed stack, and they end last
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("all" if config.getoption("--all") else "sample")
 
