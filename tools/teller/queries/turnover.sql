@@ -1,5 +1,5 @@
--- The money that came into each account and went out of it, from one day to another, both included. An import is no
--- turnover. Parameters: from, to.
+-- The money that came into each account and went out of it, from one day to another, both included.
+-- An import is no turnover. Parameters: from, to.
 SELECT account_id, currency,
        sum(CASE WHEN amount_decimal > 0 THEN amount_decimal ELSE 0 END) AS credits,
        sum(CASE WHEN amount_decimal < 0 THEN amount_decimal ELSE 0 END) AS debits,
