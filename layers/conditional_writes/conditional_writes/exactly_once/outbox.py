@@ -71,7 +71,7 @@ def _body(message: Message) -> Any:
 
 def _check(message: Message, path: str) -> None:
     destination, field = message[0], message._fields[0]
-    if not isinstance(destination, str) or not destination:
+    if not _is_text(destination):
         raise TypeError(f"{path}.{field}: {destination!r}, expected a text")
     if isinstance(message, ToBus):
         if not (_is_text(message.source) and _is_text(message.detail_type)) or message.source.startswith("aws."):
