@@ -32,6 +32,13 @@ TABLE = {
             "Projection": {"ProjectionType": "KEYS_ONLY"},
         }
     ],
+    "LocalSecondaryIndexes": [
+        {
+            "IndexName": "by_at",
+            "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
+            "Projection": {"ProjectionType": "KEYS_ONLY"},
+        }
+    ],
     "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
 }
 
@@ -71,8 +78,8 @@ def condition(text: str, names: dict[str, str] | None = None, **values: Any) -> 
     return request
 
 
-def update(text: str, **values: Any) -> dict[str, Any]:
-    request = condition(text, **values)
+def update(text: str, names: dict[str, str] | None = None, **values: Any) -> dict[str, Any]:
+    request = condition(text, names, **values)
     request["UpdateExpression"] = request.pop("ConditionExpression")
     return request | {"ReturnValues": "ALL_NEW"}
 
@@ -92,6 +99,7 @@ def update(text: str, **values: Any) -> dict[str, Any]:
         ("attribute_type(nested, :v) AND nested.n > :n", {"v": "M", "n": 4}),
         ("(words) < (:v)", {"v": "abd"}),
         ("NOT (words < :v)", {"v": 5}),
+        ("size(:v) = :n", {"v": "a😀", "n": 3}),
     ],
 )
 def test_a_condition_that_holds_lets_the_write_through(client: Any, text: str, values: dict[str, Any]) -> None:
@@ -109,6 +117,7 @@ def test_a_condition_that_holds_lets_the_write_through(client: Any, text: str, v
         (update("SET many = list_append(:v, many)", v=[0]), {"many": [0, 1, {"x": 2}]}),
         (update("SET many[9] = :v, many[1].x = :v REMOVE many[0]", v=9), {"many": [{"x": 9}, 9]}),
         (update("SET a = n, n = :v", v=1), {"a": 7, "n": 1}),
+        (update("SET " + ", ".join(f"n{i} = n" for i in range(301))), {f"n{i}": 7 for i in range(301)}),
         (update("ADD n :v, counted :v, tags :t", v=1, t={"b"}), {"n": 8, "counted": 1, "tags": {"r", "g", "b"}}),
         (update("DELETE tags :t REMOVE nested.n", t={"r", "g"}), {"tags": None, "nested": {}}),
     ],
@@ -127,6 +136,10 @@ def _sorted(item: dict[str, Any]) -> dict[str, Any]:
         name: {kind: sorted(each) if kind == "SS" else each for kind, each in value.items()}
         for name, value in item.items()
     }
+
+
+def nested(levels: int) -> Any:
+    return {"x": nested(levels - 1)} if levels else 1
 
 
 REFUSED = [
@@ -166,7 +179,25 @@ REFUSED = [
     ("put_item", {"Item": key() | {"n": {"N": "1E-131"}}}, "Number underflow"),
     ("put_item", {"Item": key() | {"n": {"N": "one"}}}, "cannot be converted to a numeric value: one"),
     ("put_item", {"Item": key() | {"t": {"S": "x" * 409_600}}}, "Item size has exceeded the maximum allowed size"),
+    ("put_item", {"Item": key() | {"": {"N": "1"}}}, "Empty attribute name"),
+    ("put_item", {"Item": key() | {"m": {"M": {"x" * 65_536: {"N": "1"}}}}}, "Attribute name is too large"),
+    ("put_item", {"Item": key() | {"status": {"S": "x" * 2049}}}, "Size of hashkey has exceeded the maximum size"),
+    ("update_item", update("SET #s = :v", {"#s": "status"}, v="x" * 2049), "index key beyond allowed size limits"),
+    ("update_item", update("SET #s = :v", {"#s": ""}, v=1), "invalid value: Empty attribute name for key #s"),
+    ("update_item", update("SET many[1].x = :v", v=nested(31)), "Nesting Levels have exceeded supported limits"),
+    ("update_item", update("SET a = list_append(list_append(many, :v), :v)", v=[1]), "function: list_append"),
+    ("update_item", update("REMOVE many[00]"), 'Syntax error; token: "00"'),
+    ("update_item", update("REMOVE many[2147483648]"), "List index is not within the allowable range"),
+    ("update_item", update("SET _a = :v", v=1), 'Syntax error; token: "_a", near: "SET _a ='),
+    ("delete_item", condition("n\xa0= :v", v=1), "Syntax error; token:"),
+    ("delete_item", condition("attribute_exists(a" + ".b" * 32 + ")"), "too many nesting levels; nesting levels: 33"),
+    ("delete_item", condition("n = :v", v=1) | {"ReturnValuesOnConditionCheckFailure": "OLD"}, "satisfy enum value"),
+    ("batch_get_item", {"RequestItems": {}}, "The list of keys in RequestItems for BatchGetItem is required"),
+    ("batch_get_item", {"RequestItems": {"Orders": {"Keys": []}}}, "The list of keys in RequestItems"),
+    ("query", {"KeyConditionExpression": "id = :v", "IndexName": "by_at", "FilterExpression": "n = :v"}, "project one"),
     ("query", {"KeyConditionExpression": "id = :v AND n = :v"}, "Query condition missed key schema element: seq"),
+    ("scan", {"Segment": -1, "TotalSegments": 2}, "Segment -1 of 2 failed to satisfy constraint"),
+    ("scan", {"Segment": 0, "TotalSegments": 1_000_001}, "of at most 1000000"),
     ("query", {"KeyConditionExpression": "id > :v"}, "Query key condition not supported"),
     ("query", {"KeyConditionExpression": "id = :v", "FilterExpression": "id <> :v"}, "Primary key attribute: id"),
     ("query", {"KeyConditionExpression": "id = :v", "IndexName": "none"}, "does not have the specified index: none"),
@@ -179,8 +210,11 @@ def test_what_dynamodb_refuses_is_refused_in_its_words(
 ) -> None:
     if call == "query":
         request_ = request_ | {"ExpressionAttributeValues": {":v": {"S": "a"}}}
+    client.put_item(TableName="Orders", Item=ITEM)
+    if call != "batch_get_item":
+        request_ = {"TableName": "Orders", **request_}
     with pytest.raises(ClientError) as refused:
-        getattr(client, call)(**{"TableName": "Orders", **request_})
+        getattr(client, call)(**request_)
     assert refused.value.response["Error"]["Code"] == "ValidationException"
     assert message in refused.value.response["Error"]["Message"]
 
@@ -194,6 +228,26 @@ def test_a_query_goes_on_within_its_conditions(client: Any, after: dict[str, Any
     request = {"TableName": "Orders", "ExpressionAttributeValues": values, "ExclusiveStartKey": after}
     with pytest.raises(ClientError, match=f"The provided starting key {why}"):
         client.query(**request, KeyConditionExpression="id = :a AND seq > :two")
+
+
+def test_a_local_index_has_the_table_asked_for_what_it_lacks(client: Any) -> None:
+    client.put_item(TableName="Orders", Item=ITEM | wire({"at": 3}))
+    query = {"KeyConditionExpression": "id = :a", "ExpressionAttributeValues": {":a": {"S": "a"}}}
+    found = client.query(TableName="Orders", IndexName="by_at", ProjectionExpression="n, nested.n", **query)
+    assert found["Items"] == [wire({"n": 7, "nested": {"n": 5}})]
+
+
+@pytest.mark.parametrize("spelling", ["100", "100.0", "1e2", "+1E+2", "0100"])
+def test_a_key_of_a_number_is_found_however_it_is_spelled(engine: Engine, client: Any, spelling: str) -> None:
+    hash_key = [{"AttributeName": "number", "KeyType": "HASH"}]
+    types = [{"AttributeName": "number", "AttributeType": "N"}]
+    client.create_table(
+        TableName="Numbers", BillingMode="PAY_PER_REQUEST", AttributeDefinitions=types, KeySchema=hash_key
+    )
+    client.put_item(TableName="Numbers", Item={"number": {"N": "100"}})
+    spelled = {"number": {"N": spelling}}
+    assert client.get_item(TableName="Numbers", Key=spelled)["Item"] == {"number": {"N": "100"}}
+    assert client.scan(TableName="Numbers", ExclusiveStartKey=spelled)["Items"] == []
 
 
 def puts(*numbers: int, **fields: Any) -> list[dict[str, Any]]:
@@ -210,6 +264,8 @@ def test_a_token_is_known_for_ten_minutes(engine: Engine, client: Any) -> None:
     engine.clock.advance(600)
     client.transact_write_items(TransactItems=add, ClientRequestToken="t")
     assert client.get_item(TableName="Orders", Key=key(9))["Item"]["n"] == {"N": "2"}
+    with pytest.raises(ClientError, match="Member must have length less than or equal to 36"):
+        client.transact_write_items(TransactItems=add, ClientRequestToken="t" * 37)
 
 
 UNITS = [
@@ -298,12 +354,12 @@ def test_a_stream_has_each_change_in_order(engine: Engine, client: Any) -> None:
 
 def test_expired_items_are_deleted_when_the_test_says_so(engine: Engine, client: Any) -> None:
     client.update_time_to_live(TableName="Orders", TimeToLiveSpecification={"AttributeName": "ends", "Enabled": True})
-    for number, seconds in ((1, 10), (2, 1000)):
+    for number, seconds in ((1, 10), (2, 1000), (3, -5 * 366 * 24 * 3600)):  # the last one looks like a mistake
         ends = {"N": str(int(engine.clock.time()) + seconds)}
         client.put_item(TableName="Orders", Item=key(number) | {"ends": ends})
     engine.clock.advance(500)
     assert engine.delete_expired("Orders") == 1
-    assert client.scan(TableName="Orders")["Items"][0]["seq"] == {"N": "2"}
+    assert [item["seq"] for item in client.scan(TableName="Orders")["Items"]] == [{"N": "2"}, {"N": "3"}]
 
 
 def test_a_client_that_was_made_elsewhere_is_answered_until_the_end_of_the_block(

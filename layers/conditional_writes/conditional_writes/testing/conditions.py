@@ -56,7 +56,10 @@ class Size(NamedTuple):
         [(kind, content)] = value.items()
         if kind in {"N", "BOOL", "NULL"}:
             return None
-        return {"N": str(len(base64.b64decode(content) if kind == "B" else content))}
+        size = len(base64.b64decode(content) if kind == "B" else content)
+        if kind == "S":
+            size += sum(each > "\uffff" for each in content)  # Java's characters, as DynamoDB Local counts
+        return {"N": str(size)}
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
         kind = _kind(self.of, given)

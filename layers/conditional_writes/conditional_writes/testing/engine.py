@@ -113,14 +113,19 @@ class Engine:
             lagging.lagging = None
 
     def delete_expired(self, table: str) -> int:
-        """Deletes items whose time to live is over, as DynamoDB does it within days. Returns their number."""
+        """Deletes items whose time to live is over, as DynamoDB does it within days. Returns their number.
+
+        Items stay whose time was over more than five years ago, which DynamoDB takes for a mistake.
+        """
         with self._lock:
             held, now = self.database.table(table), self.clock.time()
             attribute = held.time_to_live
             expired = [
                 place
                 for place, item in held.store.items.items()
-                if attribute is not None and "N" in item.get(attribute, {}) and float(item[attribute]["N"]) < now
+                if attribute is not None
+                and "N" in item.get(attribute, {})
+                and now - _FORGOTTEN_SECONDS < float(item[attribute]["N"]) < now
             ]
             for place in expired:
                 held.write(place, None, now)
@@ -147,6 +152,8 @@ class Engine:
                 return wire.answer(call, 400, refused.as_body())
 
 
+_FORGOTTEN_SECONDS = 5 * 365 * 24 * 3600
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html"""
 _CONFIG = {
     "retries": {"mode": "standard", "total_max_attempts": 3},
     # Nobody reads how a client calls itself, and botocore takes a third of a request's CPU time to find out.

@@ -6,7 +6,7 @@ from typing import Any
 
 from conditional_writes.testing.errors import Refused, invalid
 from conditional_writes.testing.tokens import Names, Path
-from conditional_writes.testing.values import Item, Value, checked, kind_of
+from conditional_writes.testing.values import Item, Value, check_name, checked, kind_of
 
 _NAME, _VALUE = re.compile(r"#[0-9a-zA-Z_]+"), re.compile(r":[0-9a-zA-Z_]+")
 
@@ -26,6 +26,13 @@ class Placeholders:
         self._unused = {*self.names}
         if names is not None:
             _check_placeholders("ExpressionAttributeNames", names, _NAME)
+            for placeholder, name in names.items():
+                try:
+                    check_name(name)
+                except Refused as refused:
+                    raise invalid(
+                        f"ExpressionAttributeNames contains invalid value: {refused.message} for key {placeholder}"
+                    ) from None
         if values is not None:
             _check_placeholders("ExpressionAttributeValues", values, _VALUE)
             for name, value in values.items():

@@ -50,6 +50,8 @@ def get_item(database: Database, request: dict[str, Any]) -> Answer:
 
 def batch_get_item(database: Database, request: dict[str, Any]) -> Answer:
     wanted: dict[str, dict[str, Any]] = request["RequestItems"]
+    if not wanted or not all(each["Keys"] for each in wanted.values()):
+        raise invalid("The list of keys in RequestItems for BatchGetItem is required")
     if sum(len(each["Keys"]) for each in wanted.values()) > MAXIMUM_KEYS:
         raise invalid("Too many items requested for the BatchGetItem call")
     projections_of = {name: checked_projection(each) for name, each in wanted.items()}
@@ -215,6 +217,11 @@ def _segment(request: Request) -> tuple[int, int]:
         raise invalid(_LACKING.format("TotalSegments", "Segment parameter"))
     if segment is None:
         raise invalid(_LACKING.format("Segment", "parameter TotalSegments"))
+    if segment < 0 or not 0 < segments <= MAXIMUM_SEGMENTS:
+        raise invalid(
+            f"1 validation error detected: Segment {segment} of {segments} failed to satisfy constraint: expected one"
+            f" from 0, of at most {MAXIMUM_SEGMENTS}"
+        )
     if segment >= segments:
         raise invalid(
             "The Segment parameter is zero-based and must be less than parameter TotalSegments:"
@@ -256,7 +263,7 @@ def _page(request: Request, source: Source, entries: Iterator[tuple[Place, Item]
             if whole_items:
                 item = source.table.store.items.get(place[-1], entry)
                 units.read(source.table, item_bytes(item), is_consistent=source.is_consistent)
-                found.append(item)
+                found.append(projected(paths, item))
             else:
                 found.append(projected(paths, entry))
         if scanned == limit:
@@ -280,6 +287,11 @@ def _check_attributes(request: Request, source: Source, selection: Selection) ->
         return False
     if index.attributes is None:
         return False
+    heads = {selection.given.resolved(path)[0] for path in selection.filtered.paths()} if selection.filtered else set()
+    if unprojected := sorted(str(name) for name in heads if name not in index.attributes):
+        raise invalid_parameter(
+            f"Secondary index {index.name} does not project one or more filter attributes: [{', '.join(unprojected)}]"
+        )
     if selected == "ALL_ATTRIBUTES":
         if index.is_global:
             raise invalid_parameter(
@@ -287,11 +299,6 @@ def _check_attributes(request: Request, source: Source, selection: Selection) ->
                 " because its projection type is not ALL"
             )
         return True
-    heads = {selection.given.resolved(path)[0] for path in selection.filtered.paths()} if selection.filtered else set()
-    if index.is_global and (unprojected := sorted(str(name) for name in heads if name not in index.attributes)):
-        raise invalid_parameter(
-            f"Secondary index {index.name} does not project one or more filter attributes: [{', '.join(unprojected)}]"
-        )
     lacking = [str(path[0]) for path in selection.paths if path[0] not in index.attributes]
     if lacking and index.is_global:
         raise invalid_parameter(f"Global secondary index {index.name} does not project [{', '.join(lacking)}]")

@@ -3,9 +3,10 @@
 import zlib
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
-from conditional_writes.testing.values import Item, Scalar
+from conditional_writes.testing.values import Item, Scalar, number_text
 
 type Place = tuple[Any, ...]
 """An item's place in the order: the partition's hash, its key, the sort key; in an index the item's own place last."""
@@ -15,7 +16,9 @@ POSITIONS = 2**32
 
 def position(partition: Scalar) -> int:
     """A partition's place in a scan, from 0 to 2**32 - 1. DynamoDB's own is its secret; this one is the same always."""
-    return zlib.crc32(partition if isinstance(partition, bytes) else str(partition).encode())
+    if isinstance(partition, Decimal):
+        partition = number_text(partition)  # of 1 and 1.0, which are one key
+    return zlib.crc32(partition if isinstance(partition, bytes) else partition.encode())
 
 
 class Store:

@@ -94,7 +94,7 @@ class Table:
             for definition in request.get(parameter) or ():
                 self.indexes[definition["IndexName"]] = self._index(definition, is_global=is_global)
         self._indexed = [
-            (name, self.types[name], index.name) for index in self.indexes.values() for name in index.keys.names
+            (name, self.types[name], index) for index in self.indexes.values() for name in index.keys.names
         ]
         self.set_stream(request.get("StreamSpecification"), seconds)
 
@@ -155,17 +155,7 @@ class Table:
                 "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an"
                 f" empty {what} value. Key: {name}"
             )
-        self._check_size(key, name)
-
-    def _check_size(self, key: Mapping[str, Value], name: str) -> None:
-        if self.types[name] == "N":
-            return
-        content = scalar(key[name])
-        size = len(content if isinstance(content, bytes) else str(content).encode())
-        if name == self.keys.hash and size > MAXIMUM_HASH_BYTES:
-            raise invalid_parameter("Size of hashkey has exceeded the maximum size limit of2048 bytes")
-        if name != self.keys.hash and size > MAXIMUM_RANGE_BYTES:
-            raise invalid_parameter("Aggregated size of all range keys has exceeded the size limit of 1024 bytes")
+        _check_size(key[name], is_hash=name == self.keys.hash)
 
     def check_item(self, item: Item) -> None:
         """Raises Refused if the item has no key of this table's, or if an index can't have it."""
@@ -179,21 +169,22 @@ class Table:
         self.check_indexed(item)
 
     def check_indexed(self, item: Item) -> None:
-        """Raises Refused if an attribute is a key of an index, and has another type or is empty."""
+        """Raises Refused if an attribute is a key of an index, and has another type, is empty or too large."""
         for name, kind, index in self._indexed:
             if name in item and name not in self.keys.names:
                 if kind not in item[name]:
                     raise invalid_parameter(
                         f"Type mismatch for Index Key {name} Expected: {kind} Actual: {kind_of(item[name])}"
-                        f" IndexName: {index}"
+                        f" IndexName: {index.name}"
                     )
                 if item[name][kind] == "":
                     what = "string" if kind == "S" else "binary"
                     raise invalid(
                         "One or more parameter values are not valid. A value specified for a secondary index key is not"
                         f" supported. The AttributeValue for a key attribute cannot contain an empty {what} value."
-                        f" IndexName: {index}, IndexKey: {name}"
+                        f" IndexName: {index.name}, IndexKey: {name}"
                     )
+                _check_size(item[name], is_hash=name == index.keys.hash)
 
     def get(self, place: Place, *, is_consistent: bool) -> Item | None:
         store = self.store if is_consistent or self.lagging is None else self.lagging
@@ -273,6 +264,17 @@ class Table:
                 "ProvisionedThroughput": {"NumberOfDecreasesToday": 0, **throughput},
             }
         return described
+
+
+def _check_size(value: Value, *, is_hash: bool) -> None:
+    if kind_of(value) == "N":
+        return
+    content = scalar(value)
+    size = len(content if isinstance(content, bytes) else str(content).encode())
+    if is_hash and size > MAXIMUM_HASH_BYTES:
+        raise invalid_parameter("Size of hashkey has exceeded the maximum size limit of2048 bytes")
+    if not is_hash and size > MAXIMUM_RANGE_BYTES:
+        raise invalid_parameter("Aggregated size of all range keys has exceeded the size limit of 1024 bytes")
 
 
 def _schema(keys: Keys) -> list[dict[str, str]]:

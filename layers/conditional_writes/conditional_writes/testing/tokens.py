@@ -8,8 +8,11 @@ from conditional_writes.testing.reserved_words import RESERVED_WORDS
 
 MAXIMUM_BYTES = 4096
 MAXIMUM_OPERATORS = 300
+MAXIMUM_ELEMENTS = 32
+LARGEST_NUMBER = 2**31 - 1
+"""Of a list's element."""
 _END = "<EOF>"
-_TOKEN = re.compile(r"\s*(?:([#:]?[A-Za-z0-9_]+)|(<=|>=|<>|[=<>(),.\[\]+-])|(\S))")
+_TOKEN = re.compile(r"\s*(?:([#:]?[A-Za-z0-9_]+)|(<=|>=|<>|[=<>(),.\[\]+-])|(\S))", re.ASCII)
 
 type Element = str | int
 """Of a path: an attribute's name, its placeholder as in `#name`, or the number of a list's element."""
@@ -110,18 +113,28 @@ class Parser:
             if self.takes("."):
                 elements.append(self._name())
             elif self.takes("["):
-                if not self.next.isdecimal():
-                    self.refuse_token()
-                elements.append(int(self.take()))
+                elements.append(self._number())
                 self.expect("]")
             else:
-                return tuple(elements)
+                break
+        if len(elements) > MAXIMUM_ELEMENTS:
+            self.refuse(f"The document path has too many nesting levels; nesting levels: {len(elements)}")
+        return tuple(elements)
+
+    def _number(self) -> int:
+        """The number of a list's element."""
+        if not self.next.isdecimal() or (self.next[0] == "0" and self.next != "0"):
+            self.refuse_token()
+        number = int(self.take())
+        if number > LARGEST_NUMBER:
+            self.refuse(f"List index is not within the allowable range; index: [{number}]")
+        return number
 
     def _name(self) -> str:
         word = self.next
         if word.startswith("#") and len(word) > 1:
             self.used.names.setdefault(word)
-        elif not word[0].isalpha() and word[0] != "_":
+        elif not word[0].isalpha():
             self.refuse_token()
         elif word.upper() in RESERVED_WORDS:
             self.refuse(f"Attribute name is a reserved keyword; reserved keyword: {word}")

@@ -15,6 +15,7 @@ from conditional_writes.testing.writes import Write
 
 MAXIMUM_ACTIONS = 100
 MAXIMUM_BYTES = 4 * 1024 * 1024
+MAXIMUM_TOKEN_CHARACTERS = 36
 
 _MAKERS: dict[str, Callable[[Request], Write]] = {
     "Put": writes.put,
@@ -31,6 +32,11 @@ def transact_write_items(database: Database, request: dict[str, Any]) -> Answer:
     planned = [_made(action) for action in actions]
     placed = [(database.table(write.table_name), write) for write in planned]
     token = request.get("ClientRequestToken")
+    if token is not None and len(token) > MAXIMUM_TOKEN_CHARACTERS:
+        raise invalid(
+            f"1 validation error detected: Value '{token}' at 'clientRequestToken' failed to satisfy constraint: Member"
+            f" must have length less than or equal to {MAXIMUM_TOKEN_CHARACTERS}"
+        )
     if token is not None:
         database.forget_tokens()
         if token in database.taken:

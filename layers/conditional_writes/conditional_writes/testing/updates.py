@@ -9,7 +9,7 @@ from conditional_writes.testing.errors import Refused, invalid
 from conditional_writes.testing.placeholders import Placeholders, value_at
 from conditional_writes.testing.projections import project
 from conditional_writes.testing.tokens import Element, Names, Parser, Path, check_apart
-from conditional_writes.testing.values import EXACT, SET_ORDERS, Item, Value, kind_of, number_text
+from conditional_writes.testing.values import EXACT, SET_ORDERS, Item, Value, checked, kind_of, number_text
 
 KIND = "UpdateExpression"
 SECTIONS = ("SET", "REMOVE", "ADD", "DELETE")
@@ -139,6 +139,8 @@ class CheckedUpdate(NamedTuple):
             elif operand is None:
                 raise invalid("The provided expression refers to an attribute that does not exist in the item")
             elif section == "SET":
+                if len(path) > 1:
+                    checked(operand, len(path) - 1)  # by itself it isn't nested too deep, but here it may be
                 _put(_parent(updated, path, copies), path[-1], operand)
             else:
                 change = _added if section == "ADD" else _without
@@ -270,19 +272,16 @@ def parsed(text: str) -> Update:
 
 def _set(parser: Parser) -> Action:
     path = parser.path()
-    parser.operator()
     parser.expect("=")
     return Action("SET", path, _sum_of(parser))
 
 
 def _removal(parser: Parser) -> Action:
-    parser.operator()
     return Action("REMOVE", parser.path(), None)
 
 
 def _with_value(section: str) -> Callable[[Parser], Action]:
     def read(parser: Parser) -> Action:
-        parser.operator()
         return Action(section, parser.path(), Given(parser.value()))
 
     return read
@@ -346,6 +345,8 @@ def _function(parser: Parser) -> Operand:
             "Incorrect number of operands for operator or function;"
             f" operator or function: {name}, number of operands: {len(operands)}"
         )
+    if any(isinstance(operand, Called) and operand.name == "list_append" for operand in operands):
+        parser.refuse("The function is not allowed to be used this way in an expression; function: list_append")
     return Called(name, *operands)
 
 

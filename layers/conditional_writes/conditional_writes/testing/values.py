@@ -26,6 +26,7 @@ MAXIMUM_DIGITS = 38
 LARGEST_EXPONENT, SMALLEST_EXPONENT = 125, -130
 """Of a number's first digit: 9.9…E+125 and 1E-130 can be stored."""
 MAXIMUM_NESTING = 32
+MAXIMUM_NAME_BYTES = 65_535
 EXACT = Context(prec=400)
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -33,7 +34,15 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 def checked_item(item: Item) -> Item:
     """The item in its one form. Raises Refused if a value isn't valid."""
-    return {name: checked(value) for name, value in item.items()}
+    return _checked_map(item, -1)
+
+
+def check_name(name: str) -> None:
+    """Raises Refused for what is no attribute's name, be it an attribute of an item or of a map."""
+    if not name:
+        raise invalid("Empty attribute name")
+    if len(name.encode()) > MAXIMUM_NAME_BYTES:
+        raise invalid("Attribute name is too large, must be less than 65536 bytes")
 
 
 def checked(value: Value, depth: int = 0) -> Value:
@@ -106,6 +115,8 @@ def _set_of(kind: str, member: Callable[[str], str], empty: str) -> Callable[[An
 
 
 def _checked_map(content: Item, depth: int) -> Item:
+    for name in content:
+        check_name(name)
     return {name: checked(value, depth + 1) for name, value in content.items()}
 
 

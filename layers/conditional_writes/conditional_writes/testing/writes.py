@@ -91,6 +91,10 @@ def _check_indexed(update: updates.CheckedUpdate, table: Table, after: Item) -> 
             raise invalid(
                 "The update expression attempted to update the secondary index key to unsupported type"
             ) from None
+        if " exceeded " in refused.message:
+            raise invalid(
+                "The update expression attempted to update the secondary index key beyond allowed size limits"
+            ) from None
         raise
 
 
@@ -135,8 +139,13 @@ def _condition(request: Request) -> tuple[Placeholders, conditions.Condition | N
 def _write(kind: str, request: Request, condition: conditions.Condition | None, **made: Any) -> Write:
     refuse_legacy(request)
     key = {name: checked(value) for name, value in request["Key"].items()} if "Key" in request else None
-    hands_back = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
-    return Write(kind, request["TableName"], key, condition, hands_back, **made)
+    handed_back = request.get("ReturnValuesOnConditionCheckFailure", "NONE")
+    if handed_back not in {"NONE", "ALL_OLD"}:
+        raise invalid(
+            f"1 validation error detected: Value '{handed_back}' at 'returnValuesOnConditionCheckFailure' failed to"
+            " satisfy constraint: Member must satisfy enum value set: [ALL_OLD, NONE]"
+        )
+    return Write(kind, request["TableName"], key, condition, handed_back == "ALL_OLD", **made)
 
 
 def refuse_legacy(request: Request) -> None:
