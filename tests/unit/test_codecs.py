@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum, IntEnum, IntFlag, StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
 
@@ -41,6 +41,11 @@ class Rank(IntEnum):
 
 class Status(StrEnum):
     OPEN = "open"
+
+
+class Meals(IntFlag):
+    BREAKFAST = 1
+    DINNER = 2
 
 
 class Point(NamedTuple):
@@ -83,6 +88,7 @@ class Everything:
     cabin: Cabin
     rank: Rank
     status: Status
+    meals: Meals
     literal: Literal["a", "b"]
     limited: Annotated[int, msgspec.Meta(ge=0), ["unhashable"]]
     point: Point
@@ -123,6 +129,7 @@ def everything(seat: Any) -> dict[str, Any]:
         "cabin": Cabin.FIRST,
         "rank": Rank.MATE,
         "status": Status.OPEN,
+        "meals": Meals.BREAKFAST | Meals.DINNER,
         "literal": "b",
         "limited": 3,
         "point": Point(1, 2),

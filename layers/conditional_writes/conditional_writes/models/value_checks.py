@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, time
 from decimal import Decimal
+from enum import Enum
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -102,7 +103,7 @@ class _Checks:
             return self._map(*(*arguments, Any, Any)[:2])
         if issubclass(kind, tuple) and arguments and arguments[-1] is not ...:
             return self._tuple(arguments)
-        if issubclass(kind, Collection) and not issubclass(kind, str | bytes | bytearray):
+        if issubclass(kind, Collection) and not issubclass(kind, str | bytes | bytearray | Enum):
             return self._each(self.of(arguments[0] if arguments else Any))
         return None
 
