@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline, Item, Observed, Plan, Put, absent, dynamodb_client, key, write
-from conditional_writes.core import prepared
+from conditional_writes.core import steps
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.unconditional import found_by_table
 from tests.support.big_profiles import FILLINGS, LATE, NEW, TIMEOUT_SECONDS, Batch, Refusals, item, serving
@@ -70,13 +70,13 @@ def test_messages_of_40_big_profiles_take_512_mb_whatever_fills_them(filling: st
 def test_an_engines_large_item_is_read_without_botocore(
     dynamodb: Endpoint, number_of_writes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Alone, and in a transaction. If this fails after an update: mend `prepared._take_refused_items`."""
+    """Alone, and in a transaction. If this fails after an update: mend `steps._take_refused_items`."""
     table = create_profiles_table(dynamodb, f"big-{number_of_writes}-{dynamodb.url.rpartition(':')[2]}")
     dynamodb.client("dynamodb").put_item(TableName=table, Item=item("big", "maps of one name"))
     keys = [key(table, account_id=each) for each in ("big", "small")[:number_of_writes]]
     for name, value in dynamodb.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(prepared, "from_dynamodb", None)
+    monkeypatch.setattr(steps, "from_dynamodb", None)
 
     def plan(observed: Observed) -> Plan[Item | None]:
         if observed:

@@ -13,6 +13,7 @@ import trustme
 from botocore.exceptions import SSLError
 from botocore.httpsession import DEFAULT_CA_BUNDLE
 
+from conditional_writes.core.answers import send_quickly
 from conditional_writes.core.client import new_client
 from tests.support.big_profiles import serving
 from tools.local_aws.tls import TlsProxy
@@ -53,7 +54,16 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def client() -> Any:
-    return new_client("dynamodb", retries={"total_max_attempts": 1})
+    made = new_client("dynamodb", retries={"total_max_attempts": 1})
+    send_quickly(made)
+    return made
+
+
+@pytest.mark.usefixtures("bundle")
+def test_requests_one_after_another_share_a_connection(proxy: TlsProxy) -> None:
+    dynamodb = client()
+    assert {dynamodb.list_tables()["ResponseMetadata"]["HTTPStatusCode"] for _ in range(3)} == {200}
+    assert proxy.connections == 1
 
 
 def test_authorities_are_loaded_once_for_all_connections(proxy: TlsProxy, bundle: Path, loads: Counter[str]) -> None:

@@ -96,13 +96,13 @@ BREAKAGES = [
     ),
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
-        f"{LIBRARY}/core/prepared.py",
+        f"{LIBRARY}/core/steps.py",
         """        elif http.status_code != 400 or parsed.get("Error", {}).get("Code", "").isdigit():\n""",
         "        elif False:\n",
     ),
     Breakage(
         "a write whose answer came damaged is made a second time",
-        f"{LIBRARY}/core/prepared.py",
+        f"{LIBRARY}/core/steps.py",
         "    unanswered = context.pop(_WAS_200, False)\n",
         "    unanswered = context.pop(_WAS_200, False) and False\n",
     ),
@@ -362,7 +362,7 @@ BREAKAGES = [
     ),
     Breakage(
         "all threads of a batch have large items at the same time",
-        f"{LIBRARY}/core/prepared.py",
+        f"{LIBRARY}/core/steps.py",
         "        _thread.has_turn = True\n",
         "        _turns.release()\n",
     ),

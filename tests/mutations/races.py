@@ -128,14 +128,14 @@ RACES = [
     ),
     Race(
         "a server's error is taken for its word that nothing was done",
-        f"{LIBRARY}/core/prepared.py",
+        f"{LIBRARY}/core/steps.py",
         "elif http.status_code != 400 or",
         "elif http.status_code < 400 and",
         "two changes of one item",
     ),
     Race(
         "a damaged answer is taken for no try",
-        f"{LIBRARY}/core/prepared.py",
+        f"{LIBRARY}/core/steps.py",
         "        context[_WAS_200] = True",
         "        context[_WAS_200] = False",
         "two changes of one item",

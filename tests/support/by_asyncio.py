@@ -15,7 +15,7 @@ from botocore.client import BaseClient
 
 from conditional_writes.asyncio import AsyncExactlyOnce, AsyncLock, AsyncLocks, AsyncModelTable, AsyncVersionedTable
 from conditional_writes.asyncio.driver import awaitable
-from conditional_writes.core import prepared
+from conditional_writes.core import steps
 from conditional_writes.exactly_once import ExactlyOnce
 from conditional_writes.locks import Lock, Locks
 from conditional_writes.models import ModelTable
@@ -50,7 +50,7 @@ def calls_are_awaited() -> Iterator[None]:
             mock.patch.object(BaseClient, "_make_api_call", lambda *given: Answer(call(*given))),
             mock.patch.object(Pages, "read_page", lambda pages: _run(_read_page(pages))),
             mock.patch.object(Locks, "acquire", _acquire),
-            mock.patch.object(prepared, "check_awaited"),  # such a client is of both kinds
+            mock.patch.object(steps, "check_awaited"),  # such a client is of both kinds
             mock.patch("asyncio.sleep", _sleep),
         ):
             patched.enter_context(patch)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSResponse
 
-from conditional_writes.core.prepared import FOUND
+from conditional_writes.core.steps import FOUND
 from conditional_writes.core.unconditional import found_items
 from ledger.tables import JOURNAL_INDEX
 

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
-from conditional_writes.core.prepared import current
+from conditional_writes.core.steps import current
 from ledger.core.accounts import Account
 from ledger.core.journal import Outcome
 from ledger.core.transaction_types import decode

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Deadline, Item, dynamodb_client, key
-from conditional_writes.core import prepared, unconditional
+from conditional_writes.core import steps, unconditional
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.unconditional import read_once, read_one
 from conditional_writes.versioned import Pages, queries
@@ -112,7 +112,7 @@ def outcome(operation: str, answers: Answers) -> Any:
 
 
 def by_botocore(operation: str, answers: Answers) -> Any:
-    with mock.patch.object(prepared, "found_and_rest", side_effect=ValueError):
+    with mock.patch.object(steps, "found_and_rest", side_effect=ValueError):
         return outcome(operation, answers)
 
 

@@ -144,7 +144,7 @@ def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:
 def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
     refused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conditional_writes.core.prepared.prepare", lambda *_, **__: None)
+    monkeypatch.setattr("conditional_writes.core.steps.prepare", lambda *_, **__: None)
     monkeypatch.setattr("conditional_writes.core.steps.time", Clock())
     table, items = refusing(itertools.chain([refused] * 3, itertools.repeat(0)))
     wanted = {name: checkpoint(name, FIRST_DAY) if number % 3 else None for number, name in enumerate(MANY[:60])}
@@ -155,7 +155,7 @@ def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
 
 def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("conditional_writes.core.prepared.prepare", lambda *_, **__: None)
+    monkeypatch.setattr("conditional_writes.core.steps.prepare", lambda *_, **__: None)
     monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
     table, _ = refusing(itertools.repeat(MAXIMUM_BATCH_WRITES))
     with pytest.raises(DeadlinePassed, match="saving the checkpoints"):

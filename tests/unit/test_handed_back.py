@@ -23,9 +23,9 @@ from conditional_writes import (
     key,
     write,
 )
-from conditional_writes.core import prepared
+from conditional_writes.core import steps
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
-from conditional_writes.core.prepared import LARGE_BYTES, MAXIMUM_THREADS
+from conditional_writes.core.steps import LARGE_BYTES, MAXIMUM_THREADS
 from tests.support.answers import answer
 from tests.support.clock import plenty
 from tests.support.numbers import exact_numbers
@@ -60,7 +60,7 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def turns(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     turns = threading.Semaphore(MAXIMUM_THREADS)
-    monkeypatch.setattr(prepared, "_turns", turns)
+    monkeypatch.setattr(steps, "_turns", turns)
     return turns
 
 
@@ -69,7 +69,7 @@ def botocore_reads_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> Item:
         pytest.fail("botocore has read a large item")
 
-    monkeypatch.setattr(prepared, "from_dynamodb", refuse)
+    monkeypatch.setattr(steps, "from_dynamodb", refuse)
 
 
 def error(code: str, **fields: Any) -> tuple[int, dict[str, Any]]:
@@ -141,8 +141,8 @@ items = st.dictionaries(names, values, max_size=5)
 def test_any_item_is_read_as_botocore_reads_it(item: Item) -> None:
     found = {"account_id": "alice"} | item
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(prepared, "LARGE_BYTES", 0)
-        patched.setattr(prepared, "from_dynamodb", None)
+        patched.setattr(steps, "LARGE_BYTES", 0)
+        patched.setattr(steps, "from_dynamodb", None)
         read = write(CLIENTS.answering(cancellation(None, found)), put_unless(None, found), {}, plenty()).result
     assert read == [None, from_dynamodb(to_dynamodb(found))]
 
@@ -200,7 +200,7 @@ def others_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         now[0] += timeout
         return False
 
-    monkeypatch.setattr(prepared._turns, "acquire", wait)
+    monkeypatch.setattr(steps._turns, "acquire", wait)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
 
 

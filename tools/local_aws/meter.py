@@ -27,7 +27,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from conditional_writes.core.items import Item, from_dynamodb, item_bytes
-from conditional_writes.core.prepared import ITEMS
+from conditional_writes.core.steps import ITEMS
 from conditional_writes.core.unconditional import found_by_table, found_items
 from tools.local_aws.tables import BY_VERSION
 

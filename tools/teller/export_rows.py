@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from conditional_writes.core.prepared import read_body
+from conditional_writes.core.answers import read_body
 from ledger.core.accounts import account_from_item
 from ledger.core.journal import FORMAT
 from ledger.core.pools import LOWEST_LIMIT

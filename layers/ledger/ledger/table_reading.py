@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed, Item, Key, Observed, read
 from conditional_writes.core.items import to_dynamodb
-from conditional_writes.core.prepared import Request
+from conditional_writes.core.steps import Request
 from conditional_writes.core.unconditional import found_items, read_page
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, JournalEntry, entry_from_item

@@ -5,8 +5,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate
 
-from conditional_writes.core.prepared import Request, current, prepare
-from conditional_writes.core.steps import Pause, Step, steps
+from conditional_writes.core.steps import Pause, Request, Step, current, prepare, steps
 
 
 def awaitable[**Parameters, Result](

@@ -15,6 +15,8 @@ from botocore.handlers import BUILTIN_HANDLERS
 from botocore.loaders import JSONFileLoader, Loader
 from botocore.session import Session
 
+from conditional_writes.core.answers import send_quickly
+
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
@@ -53,8 +55,10 @@ twentieth of a request's CPU time."""
 
 def dynamodb_client() -> "DynamoDBClient":
     """A client for this library. A client is thread-safe and slow to make: make one, outside of the handler."""
-    client: DynamoDBClient = new_client("dynamodb", **QUICK)
-    return client
+    client = new_client("dynamodb", **QUICK)
+    send_quickly(client)
+    made: DynamoDBClient = client
+    return made
 
 
 def new_client(service_name: str, **config: Any) -> Any:

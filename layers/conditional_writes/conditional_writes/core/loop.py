@@ -14,9 +14,19 @@ from botocore.exceptions import ClientError
 from conditional_writes.core.items import Item, Key, from_dynamodb, same
 from conditional_writes.core.messages import Message
 from conditional_writes.core.own_attributes import VERSION_ID, WRITE_ID
-from conditional_writes.core.prepared import NoTurn, Request, in_turn, items_of
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
-from conditional_writes.core.steps import Deadline, DeadlinePassed, Pause, Steps, blocking, deadline_or_default
+from conditional_writes.core.steps import (
+    Deadline,
+    DeadlinePassed,
+    NoTurn,
+    Pause,
+    Request,
+    Steps,
+    blocking,
+    deadline_or_default,
+    in_turn,
+    items_of,
+)
 from conditional_writes.core.table_errors import explain
 
 if TYPE_CHECKING:

@@ -7,8 +7,17 @@ from botocore.exceptions import ClientError
 
 from conditional_writes.core.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.core.loop import Observed
-from conditional_writes.core.prepared import FOUND, Request
-from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, deadline_or_default, growing_pauses, steps
+from conditional_writes.core.steps import (
+    FOUND,
+    Deadline,
+    Pause,
+    Request,
+    Steps,
+    blocking,
+    deadline_or_default,
+    growing_pauses,
+    steps,
+)
 from conditional_writes.core.table_errors import explain
 
 if TYPE_CHECKING:

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, override
 from botocore.exceptions import ClientError
 
 from conditional_writes.core.items import Item
-from conditional_writes.core.prepared import Request
 from conditional_writes.core.requests import AttributePath, Condition, expression, placeholders
-from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, deadline_or_default, growing_pauses, steps
+from conditional_writes.core.steps import (
+    Deadline,
+    Pause,
+    Request,
+    Steps,
+    blocking,
+    deadline_or_default,
+    growing_pauses,
+    steps,
+)
 from conditional_writes.core.table_errors import explain_key, explain_table
 from conditional_writes.core.unconditional import found_items
 

@@ -1,0 +1,230 @@
+"""Requests over connections that are kept: the same bytes as botocore's, and the same outcomes. They need sockets."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
+
+from conditional_writes.core import answers
+from conditional_writes.core.client import new_client
+
+OK = b"HTTP/1.1 200 OK\r\n"
+BODY = b'{"TableNames": ["a"]}'
+PLAIN = OK + b"Content-Length: 21\r\n\r\n" + BODY
+NEXT = OK + b'content-length:21\r\nConnection: Keep-Alive\r\n\r\n{"TableNames": ["b"]}'
+CLOSE = b""
+"""In place of a piece of an answer: the connection is closed."""
+
+ANSWERS: dict[str, list[bytes]] = {
+    "plain": [PLAIN],
+    "in pieces": [PLAIN[:1], PLAIN[1:18], PLAIN[18:38], PLAIN[38:40], PLAIN[40:45], PLAIN[45:]],
+    "of a megabyte": [OK + b"Content-Length: 1000021\r\n\r\n" + b" " * 1_000_000 + BODY],
+    "a refusal": [b'HTTP/1.1 400 Bad Request\r\nContent-Length: 34\r\n\r\n{"__type": "ValidationException" }'],
+    "a failure": [b"HTTP/1.1 503 \r\nContent-Length: 0\r\n\r\n"],
+    "moved": [b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /elsewhere\r\n\r\n"],
+    "without a body": [b"HTTP/1.1 204 No Content\r\n\r\n"],
+    "in chunks": [OK + b"Transfer-Encoding: chunked\r\n\r\n15\r\n" + BODY + b"\r\n0\r\n\r\n"],
+    "in chunks and with a length": [
+        OK + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n15\r\n" + BODY + b"\r\n0\r\n\r\n"
+    ],
+    "the last": [OK + b"Content-Length: 21\r\nConnection: close\r\n\r\n" + BODY, CLOSE],
+    "until the connection closes": [OK + b"Date: today\r\n\r\n" + BODY, CLOSE],
+    "of HTTP 1.0": [b"HTTP/1.0 200 OK\r\nContent-Length: 21\r\n\r\n" + BODY, CLOSE],
+    "after an interim one": [b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN],
+    "with one length twice": [OK + b"Content-Length: 21\r\nContent-Length: 21\r\n\r\n" + BODY],
+    "with a folded header": [OK + b"X-Long: a\r\n b\r\nContent-Length: 21\r\n\r\n" + BODY],
+    "with a header of 70 KB": [OK + b"X-Long: " + b"a" * 70_000 + b"\r\nContent-Length: 21\r\n\r\n" + BODY],
+    "with more than its length": [PLAIN + PLAIN],
+    "no HTTP": [b"hello\r\n\r\n", CLOSE],
+    "none": [CLOSE],
+    "a part of its headers": [OK + b"Content-Le", CLOSE],
+    "no word for the time-out": [],
+    "a part, and no more for the time-out": [PLAIN[:-5]],
+}
+
+
+class Server:
+    """Answers each request with the next of `answers`, whatever connection it comes on."""
+
+    def __init__(self, answers: list[list[bytes]]) -> None:
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self._answers = iter(answers)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["Server"]:
+        threading.Thread(target=self._accept, daemon=True).start()
+        with self._socket:
+            yield self
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def answer_to(self, request: bytes) -> list[bytes]:
+        return next(self._answers)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.connections += 1
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as arriving:
+            while line := arriving.readline():
+                lines = [line, *iter(arriving.readline, b"\r\n")]
+                length = next(int(line.split()[1]) for line in lines if line.lower().startswith(b"content-length:"))
+                request = b"".join([*lines, b"\r\n", arriving.read(length)])
+                self.requests.append(request)
+                for piece in self.answer_to(request):
+                    if piece == CLOSE:
+                        return
+                    connection.sendall(piece)
+                    time.sleep(0.001)  # so that the next piece is received by itself
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def client_of(url: str, monkeypatch: pytest.MonkeyPatch, *, is_quick: bool) -> Any:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    client = new_client("dynamodb", retries={"total_max_attempts": 1}, read_timeout=0.3)
+    if is_quick:
+        answers.send_quickly(client)
+    return client
+
+
+def outcome(client: Any) -> object:
+    """The names of the tables, or the error's type and its code."""
+    try:
+        return client.list_tables().get("TableNames")
+    except ClientError as error:
+        return error.response["Error"]["Code"]
+    except BotoCoreError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_says_what_it_says_by_botocore(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a first one, for which botocore connects. The next answer isn't taken for it, nor it for the next one."""
+    outcomes = []
+    for is_quick in (False, True):
+        with Server([[PLAIN], ANSWERS[answer], [NEXT]]).running() as server:
+            client = client_of(server.url, monkeypatch, is_quick=is_quick)
+            outcomes.append([outcome(client), outcome(client), outcome(client)])
+    by_botocore, ours = outcomes
+    assert ours == by_botocore
+    assert ours[::2] == [["a"], ["b"]]
+
+
+def test_a_part_of_a_body_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore parses the part, unless it has a checksum."""
+    with Server([[PLAIN], [PLAIN[:-5], CLOSE], [NEXT]]).running() as server:
+        client = client_of(server.url, monkeypatch, is_quick=True)
+        assert [outcome(client) for _ in range(3)] == [["a"], ConnectionClosedError, ["b"]]
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:{}", "http://LOCALHOST:{}/a/b", "http://user@localhost:{}/"])
+def test_a_request_has_the_lines_and_the_body_that_botocore_sends(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for what changes with each request, and the order: the first one is botocore's."""
+    changing = (b"authorization:", b"x-amz-date:", b"amz-sdk-invocation-id:")
+    with Server([[PLAIN]] * 3).running() as server:
+        client = client_of(place.format(server.url.rpartition(":")[2]), monkeypatch, is_quick=True)
+        for _ in range(3):
+            client.list_tables(ExclusiveStartTableName="caf\u00e9", Limit=5)
+    assert server.connections == 1
+    heads = [request.partition(b"\r\n\r\n") for request in server.requests]
+    first, *others = [
+        (lines[0], sorted(line for line in lines[1:] if not line.lower().startswith(changing)), body)
+        for lines, body in ((head.split(b"\r\n"), body) for head, _, body in heads)
+    ]
+    assert others == [first] * 2
+
+
+def test_a_connection_that_the_server_has_closed_isnt_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server([[PLAIN], [PLAIN, CLOSE], [NEXT]]).running() as server:
+        client = client_of(server.url, monkeypatch, is_quick=True)
+        assert outcome(client) == outcome(client) == ["a"]
+        time.sleep(0.05)
+        assert outcome(client) == ["b"]
+        assert server.connections == 2
+
+
+def test_a_closed_client_connects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server([[PLAIN]] * 3).running() as server:
+        client = client_of(server.url, monkeypatch, is_quick=True)
+        for _ in range(2):
+            client.list_tables()
+        client.close()
+        assert outcome(client) == ["a"]
+        assert server.connections == 2
+
+
+def test_an_interrupted_request_leaves_no_answer_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = answers._read_plain
+
+    def interrupt(sock: socket.socket, begun: bytes) -> None:
+        monkeypatch.setattr(answers, "_read_plain", read)
+        raise KeyboardInterrupt
+
+    with Server([[PLAIN], [PLAIN[:50], PLAIN[50:]], [NEXT]]).running() as server:
+        client = client_of(server.url, monkeypatch, is_quick=True)
+        client.list_tables()
+        monkeypatch.setattr(answers, "_read_plain", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            client.list_tables()
+        assert outcome(client) == ["b"]
+
+
+def test_a_header_with_a_line_break_isnt_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def smuggle(request: Any, **_: object) -> None:
+        request.headers["X-User"] = "a\r\nX-Other: b"
+
+    with Server([[PLAIN]] * 2).running() as server:
+        client = client_of(server.url, monkeypatch, is_quick=True)
+        client.list_tables()
+        client.meta.events.register("before-send.dynamodb", smuggle)
+        with pytest.raises(ValueError, match="line break"):
+            client.list_tables()
+    assert len(server.requests) == 1
+
+
+def test_requests_through_a_proxy_are_botocores(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server([[PLAIN]] * 2).running() as server:
+        monkeypatch.setenv("HTTP_PROXY", server.url)
+        client = client_of("http://dynamodb.example", monkeypatch, is_quick=True)
+        assert outcome(client) == outcome(client) == ["a"]
+    assert all(request.startswith(b"POST http://dynamodb.example/ HTTP/1.1\r\n") for request in server.requests)
+
+
+def test_threads_have_their_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than the client has connections."""
+
+    class Echo(Server):
+        def answer_to(self, request: bytes) -> list[bytes]:
+            asked = json.loads(request.partition(b"\r\n\r\n")[2])
+            body = json.dumps({"TableNames": [asked["ExclusiveStartTableName"]]}).encode()
+            return [OK, b"Content-Length: %d\r\n\r\n" % len(body), body]
+
+    names = [f"table-{number}" for number in range(240)]
+    with Echo([]).running() as server, ThreadPoolExecutor(24) as pool:
+        client = client_of(server.url, monkeypatch, is_quick=True)
+        answers = pool.map(lambda name: client.list_tables(ExclusiveStartTableName=name)["TableNames"], names)
+        assert [*answers] == [[name] for name in names]
