@@ -1,12 +1,16 @@
 """The command says in a sentence what can't be meant, and why it can't call AWS."""
 
+import errno
 import io
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from botocore.exceptions import BotoCoreError, EndpointConnectionError, ReadTimeoutError, SSLError
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tools.teller import prove
 from tools.teller.command import app
 from tools.teller.failures import WrongUse, failure_of
 from tools.teller.operator import Operator
@@ -45,6 +49,20 @@ def test_an_error_on_a_terminal_breaks_between_words(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(operator, "remarks", Console(file=out, force_terminal=True, color_system=None, width=40))
     operator.fail(WrongUse("expected reconcile_accounts or charge_overdraft_interest"))
     assert out.getvalue().split(" \n") == ["teller: expected reconcile_accounts or", "charge_overdraft_interest\n"]
+
+
+def test_a_file_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved = SimpleNamespace(root=None), "proof"
+    monkeypatch.setattr(prove, "proof_of", lambda *_: proved)
+    ended = CliRunner().invoke(app, ["prove", "a", "t", "--out", "/nowhere/proof.json"], catch_exceptions=False)
+    sentence = "teller: /nowhere/proof.json can't be read or written: No such file or directory\n"
+    assert (ended.stderr, ended.exit_code) == (sentence, 1)
+
+
+def test_an_answer_that_nobody_reads_is_no_failure_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "proof_of", mock.Mock(side_effect=BrokenPipeError(errno.EPIPE, "Broken pipe")))
+    ended = CliRunner().invoke(app, ["prove", "a", "t"], catch_exceptions=False)
+    assert (ended.stderr, ended.exit_code) == ("", 1)
 
 
 def test_a_profile_that_isnt_there_is_no_matter_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:

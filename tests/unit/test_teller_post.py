@@ -22,7 +22,7 @@ INVALID = {
 }
 
 
-def run(options: str, typed: str, *outcomes: dict[str, Any], error: str = "") -> tuple[list[Any], str, int]:
+def run(options: str, typed: str | bytes, *outcomes: dict[str, Any], error: str = "") -> tuple[list[Any], str, int]:
     """The function's requests, the output and the exit status."""
     answer = {"error": {"code": "INVALID_REQUEST", "reason": error}} if error else {"outcomes": list(outcomes)}
     deployment = mock.MagicMock(is_prod=False)
@@ -57,10 +57,11 @@ def test_an_outcome_that_is_none_is_the_exit_status_1_and_says_why() -> None:
         (f"{LINE}\n" * 101, "got 101"),
         (f"{LINE}\n{{", "line 2: expected JSON"),
         ("[" * 9_000, "line 1: expected JSON"),
+        (LINE.encode() + b"\xff", "FILE: expected UTF-8, got the byte 0xff. Nothing was sent"),
         (LINE.replace("}", ', "amount": 2}'), "line 1: expected JSON; amount: expected it once"),
     ],
 )
-def test_what_cannot_be_meant_asks_nothing(typed: str, reason: str) -> None:
+def test_what_cannot_be_meant_asks_nothing(typed: str | bytes, reason: str) -> None:
     asked, out, status = run("", typed)
     assert (asked, reason in " ".join(out.split())) == ([], True), out
     assert status

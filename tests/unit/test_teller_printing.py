@@ -1,5 +1,6 @@
 """Whatever a command prints of messages, items and events: no text of theirs reaches the terminal as it is."""
 
+import io
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -67,6 +68,20 @@ def test_no_text_controls_the_terminal_or_forges_a_line(
     prints(Operator("teller-dev", None, as_json=as_json))
     out, err = capsys.readouterr()
     assert is_harmless(out + err)
+
+
+@pytest.mark.parametrize(
+    ("as_json", "printed"),
+    [(False, b"Zo\\xeb \\u2708\n"), (True, '{\n  "name": "Zoë ✈"\n}\n'.encode())],
+    ids=["people", "json"],
+)
+def test_a_letter_that_the_terminals_encoding_lacks_is_escaped_and_json_is_utf_8(
+    as_json: bool, printed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, encoding="ascii", write_through=True))
+    Operator("teller-dev", None, as_json=as_json).show({"name": "Zoë ✈"}, "Zoë ✈")
+    assert out.getvalue() == printed
 
 
 def test_nor_does_why_something_is_not_well(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,12 +46,14 @@ def failure_in(answer: Mapping[str, Any]) -> Failure | None:
     return None
 
 
-def failure_of(error: ClientError | BotoCoreError) -> Failure:
-    """AWS's own words, as a sentence of the command's."""
+def failure_of(error: ClientError | BotoCoreError | OSError) -> Failure:
+    """AWS's own words, or the system's about a file, as a sentence of the command's."""
     if isinstance(error, NoCredentialsError):
         return Failure("no credentials: set AWS_PROFILE, or the variables of an access key", "NO_CREDENTIALS")
     if isinstance(error, ClientError):
         return Failure(f"AWS refused {error.operation_name}: {error.response['Error'].get('Message')}", "AWS")
     if isinstance(error, HTTPClientError | NoConnectionError):
         return Failure(f"AWS can't be reached: {error}", "AWS")
-    return Failure(f"AWS can't be called: {error}", "AWS")
+    if isinstance(error, BotoCoreError):  # some of them are an OSError, too
+        return Failure(f"AWS can't be called: {error}", "AWS")
+    return Failure(f"{error.filename or 'a file'} can't be read or written: {error.strerror or error}")

@@ -3,8 +3,10 @@
 A subcommand is a function whose first parameter is the Operator. `subcommand` adds the common options to the others.
 """
 
+import errno
 import functools
 import inspect
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -48,6 +50,8 @@ class Operator:
 
     def __init__(self, stack: str | None, endpoint_url: str | None, *, as_json: bool) -> None:
         self._stack, self._endpoint_url, self.as_json = stack, endpoint_url, as_json
+        if isinstance(sys.stdout, io.TextIOWrapper):  # JSON is UTF-8; a terminal's encoding may lack a letter
+            sys.stdout.reconfigure(encoding="utf-8" if as_json else None, errors="backslashreplace")
         self.console, self.remarks = _console(stderr=False), _console(stderr=True)
 
     @functools.cached_property
@@ -131,7 +135,9 @@ def subcommand(app: typer.Typer, name: str | None = None) -> Callable[[Callable[
             operator = Operator(stack, endpoint_url or None, as_json=as_json)
             try:
                 function(operator, **options)
-            except (Failure, ClientError, BotoCoreError) as error:
+            except (Failure, ClientError, BotoCoreError, OSError) as error:
+                if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                    raise  # the reader of the answer has gone, which typer knows
                 failure = error if isinstance(error, Failure) else failure_of(error)
                 operator.fail(failure)
                 raise typer.Exit(failure.status) from None

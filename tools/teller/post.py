@@ -1,7 +1,7 @@
 """`teller post`: transactions of a file, with their outcomes at once."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -38,7 +38,7 @@ def post(
     is busy or unknown is sent again by the same command, and is posted once. Exit status 1: not each transaction was
     posted or rejected.
     """
-    transactions = [_transaction(number, line) for number, line in enumerate(file, 1) if line.strip()]
+    transactions = [_transaction(number, line) for number, line in enumerate(_lines(file), 1) if line.strip()]
     if not 1 <= len(transactions) <= MOST_TRANSACTIONS:
         raise WrongUse(
             f"FILE: expected 1 to {MOST_TRANSACTIONS} lines, got {len(transactions):,}; teller send has no bound"
@@ -52,6 +52,15 @@ def post(
     operator.show(answer, _table(answer["outcomes"]))
     if any(outcome["state"] not in (State.POSTED, State.REJECTED) for outcome in answer["outcomes"]):
         raise typer.Exit(1)
+
+
+def _lines(file: TextIO) -> list[str]:
+    try:
+        return file.readlines()
+    except UnicodeDecodeError as error:
+        raise Failure(
+            f"FILE: expected UTF-8, got the byte {error.object[error.start]:#04x}. Nothing was sent"
+        ) from None
 
 
 def _transaction(number: int, line: str) -> Any:

@@ -65,7 +65,12 @@ def prove(
     out.write_text(proof, encoding="utf-8")
     size = len(proof.encode())
     operator.show(
-        night.root._asdict() | {"file": str(out), "bytes": size},
+        {
+            "scheduled_time": night.root.scheduled_time,
+            "root": night.root.root,
+            "file": str(out),
+            "bytes": size,
+        },
         f"{out} has the proof of {transaction_id} on {account_id}, of {size:,} bytes, by this root:",
         night.root.root,
         f"It is that of the run for {night.root.scheduled_time}.",
