@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -178,16 +178,17 @@ def test_a_closed_client_connects_again(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_interrupted_request_leaves_no_answer_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = answers._read_plain
+    received = answers.received
 
-    def interrupt(sock: socket.socket, begun: bytes) -> None:
-        monkeypatch.setattr(answers, "_read_plain", read)
+    def interrupted() -> Generator[None, bytes]:
+        monkeypatch.setattr(answers, "received", received)
+        yield
         raise KeyboardInterrupt
 
     with Server([[PLAIN], [PLAIN[:50], PLAIN[50:]], [NEXT]]).running() as server:
         client = client_of(server.url, monkeypatch, is_quick=True)
         client.list_tables()
-        monkeypatch.setattr(answers, "_read_plain", interrupt)
+        monkeypatch.setattr(answers, "received", interrupted)
         with pytest.raises(KeyboardInterrupt):
             client.list_tables()
         assert outcome(client) == ["b"]

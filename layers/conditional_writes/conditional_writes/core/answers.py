@@ -17,9 +17,9 @@ import io
 import json
 import queue
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from decimal import Decimal
-from typing import Any, NamedTuple, NoReturn, override
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -58,7 +58,7 @@ class QuickSession:
             return self._send_by_botocore(request)
         is_kept = False
         try:
-            answer = _exchange(connection.sock, request, body)
+            answer = _exchange(connection.sock, bytes_of(request, body))
             is_kept = answer.is_kept
         except TimeoutError as error:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
@@ -68,7 +68,7 @@ class QuickSession:
             if not is_kept:
                 connection.close()
             pool._put_conn(connection)
-        return AWSResponse(request.url, answer.status, answer.headers, _Body(answer.body))  # type: ignore[arg-type]
+        return AWSResponse(request.url, answer.status, answer.headers, answer)  # type: ignore[arg-type]
 
     def close(self) -> None:
         self._pools.clear()
@@ -79,22 +79,6 @@ class QuickSession:
         # Connections through a proxy are in another manager.
         self._pools[request.url] = self._session._manager.connection_from_url(request.url)
         return response
-
-
-class _Answer(NamedTuple):
-    """`is_kept`: the next answer can follow on the connection."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    is_kept: bool
-
-
-class _Body(NamedTuple):
-    body: bytes
-
-    def stream(self) -> Iterator[bytes]:
-        yield self.body
 
 
 def _idle_connection(pool: Any) -> Any:
@@ -109,18 +93,21 @@ def _idle_connection(pool: Any) -> Any:
     return None
 
 
-def _exchange(sock: Any, request: AWSPreparedRequest, body: bytes) -> _Answer:
+def _exchange(sock: Any, request: bytes) -> "Answer":
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # an answer may have come before
-        sock.sendall(_head(request) + body)
-    begun = b""
-    while b"\r\n\r\n" not in begun and len(begun) < MAXIMUM_HEAD_BYTES and (received := sock.recv(RECEIVED_BYTES)):
-        begun += received
-    if not begun:
-        raise http.client.RemoteDisconnected("the connection was closed, and no answer had come")
-    return _read_plain(sock, begun) or _read_unusual(sock, begun)
+        sock.sendall(request)
+    receiving = received()
+    next(receiving)
+    try:
+        while True:
+            receiving.send(sock.recv(RECEIVED_BYTES))
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
 
 
-def _head(request: AWSPreparedRequest) -> bytes:
+def bytes_of(request: AWSPreparedRequest, body: bytes) -> bytes:
+    """The whole request. Raises ValueError for a header that would be two."""
     url = urlsplit(request.url)
     target = url._replace(scheme="", netloc="", path=url.path or "/", fragment="").geturl()
     host = url.netloc.rpartition("@")[2].lower().removesuffix(DEFAULT_PORTS[url.scheme])
@@ -130,15 +117,34 @@ def _head(request: AWSPreparedRequest) -> bytes:
     head = "\r\n".join([*lines, "", ""])
     if not head.count("\r") == head.count("\n") == len(lines) + 1:
         raise ValueError("a header of the request has a line break")
-    return head.encode("latin-1")
+    return head.encode("latin-1") + body
 
 
-def _read_plain(sock: Any, begun: bytes) -> _Answer | None:
-    """The answer, if it says its length, and no more than it needs to."""
+class Answer(NamedTuple):
+    """`is_kept`: the connection's next answer can follow."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    is_kept: bool
+
+    def stream(self) -> Iterator[bytes]:
+        """The body, as botocore asks for it."""
+        yield self.body
+
+
+def received() -> Generator[None, bytes, Answer]:
+    """Takes the pieces of an answer as they arrive, after the last one an empty one. The first `next` takes none.
+
+    Raises http.client's errors for what is no whole answer.
+    """
+    begun = b""
+    while b"\r\n\r\n" not in begun and len(begun) < MAXIMUM_HEAD_BYTES and (piece := (yield)):
+        begun += piece
+    if not begun:
+        raise http.client.RemoteDisconnected("the connection was closed, and no answer had come")
     head = PLAIN_HEAD.match(begun)
-    if not head:
-        return None
-    fields = [line.partition(":") for line in head[2].decode("latin-1").split("\r\n")[:-1]]
+    fields = [line.partition(":") for line in head[2].decode("latin-1").split("\r\n")[:-1]] if head else []
     headers = {name.lower(): value.strip() for name, _, value in fields}
     is_plain = (
         headers.get("content-length", "").isdecimal()
@@ -146,45 +152,41 @@ def _read_plain(sock: Any, begun: bytes) -> _Answer | None:
         and "transfer-encoding" not in headers
         and len(headers) == len(fields)
     )
-    if not is_plain:
-        return None
+    if not head or not is_plain:
+        return (yield from _unusual(begun))
     length = int(headers["content-length"])
     pieces = [begun[head.end() :]]
     missing = length - len(pieces[0])
     while missing > 0:
-        received = sock.recv(min(missing, RECEIVED_BYTES))
-        if not received:
+        piece = yield
+        if not piece:
             raise http.client.IncompleteRead(b"".join(pieces), missing)
-        pieces.append(received)
-        missing -= len(received)
-    return _Answer(int(head[1]), headers, b"".join(pieces)[:length], is_kept=missing == 0)
+        pieces.append(piece)
+        missing -= len(piece)
+    return Answer(int(head[1]), headers, b"".join(pieces)[:length], is_kept=missing == 0)
 
 
-def _read_unusual(sock: Any, begun: bytes) -> _Answer:
-    with http.client.HTTPResponse(_Begun(sock, begun)) as response:  # type: ignore[arg-type]
-        response.begin()
-        return _Answer(response.status, dict(response.headers.items()), response.read(), is_kept=False)
+def _unusual(begun: bytes) -> Generator[None, bytes, Answer]:
+    """An answer that http.client reads, whenever more of it has come. Each is its connection's last one."""
+    is_over = False
+    while True:
+        with contextlib.suppress(*(() if is_over else (http.client.IncompleteRead, http.client.RemoteDisconnected))):
+            with http.client.HTTPResponse(_Received(begun)) as response:  # type: ignore[arg-type]
+                response.begin()
+                has_end = response.chunked or response.length is not None
+                answer = Answer(response.status, dict(response.headers.items()), response.read(), is_kept=False)
+            if has_end or is_over:
+                return answer
+        piece = yield
+        begun += piece
+        is_over = not piece
 
 
-class _Begun(io.RawIOBase):
-    """A socket of which the beginning was read, for http.client."""
+class _Received(io.BytesIO):
+    """In place of a socket, for http.client."""
 
-    def __init__(self, sock: Any, begun: bytes) -> None:
-        self._sock, self._begun = sock, begun
-
-    def makefile(self, _: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def readinto(self, buffer: Any) -> int:
-        piece = self._begun[: len(buffer)] or self._sock.recv(len(buffer))
-        self._begun = self._begun[len(piece) :]
-        buffer[: len(piece)] = piece
-        return len(piece)
+    def makefile(self, _: str) -> io.BytesIO:
+        return self
 
 
 class Structure(dict[str, Any]):
