@@ -1,6 +1,7 @@
 """The line before a contended account: requests, the order of turns, and patience."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -10,13 +11,16 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from conditional_writes.core.items import Item
+from ledger.core.transaction_types import decode
 from ledger.lines import LONGEST_LINE, LONGEST_LIVE_LINE, RECORD_SECONDS, Ticket
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.checkers.books import violations
 from tests.support import ledger as harness
-from tests.support.bodies import Body, openings, payment, transfer
-from tests.support.clock import START, clock_of_lines, plenty
+from tests.support.bodies import Body, compound, openings, payment, transfer
+from tests.support.clock import LOOK_SECONDS, START, clock_of_lines, plenty
+from tests.support.folding import message_of
 from tools.local_aws.server import Endpoint
+from workers.queue_messages import Again, Done
 
 READ, TICKET, LOOK, COMMIT = "BatchGetItem", "UpdateItem locks", "GetItem accounts", "TransactWriteItems"
 MARK = LEAVE = "UpdateItem accounts"
@@ -42,6 +46,11 @@ class Ledger(harness.Ledger):
         assert not self.returned(*messages)
         return [call if call in (TICKET, MARK, LOOK) else call.split()[0] for call in self.calls]
 
+    def dispositions(self, *messages: Body) -> list[type]:
+        posted = [message_of(decode(json.dumps(body))) for body in messages]
+        self.worker.poster.post(posted, plenty())
+        return [type(message.disposition) for message in posted]
+
     def before_commits(self, *messages: Body, post: Callable[[Body], object] | None = None) -> None:
         """Before each of the next commits the other worker posts one of these messages."""
         post = post or self.post_by_other
@@ -65,6 +74,12 @@ class Ledger(harness.Ledger):
 
     def records(self) -> dict[str, Item]:
         return {item["lock_key"]: item for item in self.items(self.locks_table)}
+
+
+def times(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
+    """The values in milliseconds of the metrics that were emitted last."""
+    emitted = [line for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+    return {name: values for name, values in json.loads(emitted[-1]).items() if name in ("LineTime", "CommitTime")}
 
 
 @pytest.fixture
@@ -121,11 +136,15 @@ def test_a_commit_that_waited_keeps_the_account_contended(ledger: Ledger) -> Non
     assert ledger.account_item()["contended_until"] == round((ledger.clock() + CONTENDED_SECONDS) * 1000)
 
 
-def test_a_ticket_whose_holder_is_dead_is_waited_for_until_patience_ends(ledger: Ledger) -> None:
+def test_a_ticket_whose_holder_is_dead_is_waited_for_until_patience_ends(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
     ledger.set_line()
     ledger.set_last_ticket(1)
+    ledger.before["TransactWriteItems"] = iter([lambda: ledger.clock.sleep(2)])
     assert ledger.requests_of(payment("1")) == [READ, TICKET, *[LOOK] * 4, COMMIT]
-    assert ledger.clock() == START + 0.375
+    assert ledger.clock() == START + 0.375 + 2
+    assert times(capsys) == {"LineTime": [375.0], "CommitTime": [2000.0]}
     assert ledger.requests_of(payment("2")) == [READ, TICKET, LOOK, COMMIT], "the line went on from the ticket after it"
 
 
@@ -182,10 +201,11 @@ def test_a_late_commit_leaves_the_number_of_a_later_ticket_as_it_is() -> None:
     assert Ticket(5).served(Line(ticket_served=5_000)) == {"ticket_served": 5}, "tickets began anew"
 
 
-def test_if_nothing_is_left_to_write_the_turn_is_given_up(ledger: Ledger) -> None:
+def test_if_nothing_is_left_to_write_the_turn_is_given_up(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     ledger.requests_of(payment("1"))
     ledger.set_line()
     assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT, LEAVE]
+    assert times(capsys) == {}
     assert ledger.requests_of(payment("2")) == [READ, TICKET, LOOK, COMMIT]
 
 
@@ -224,16 +244,6 @@ def test_a_worker_that_lost_two_commits_ends_a_line_that_is_too_long(ledger: Led
     assert ledger.account_item()["ticket_served"] == 1_001
 
 
-def test_a_transfer_between_two_contended_accounts_waits_in_one_line_the_same_for_all(ledger: Ledger) -> None:
-    ledger.set_line("alice")
-    ledger.set_line("bob")
-    assert ledger.requests_of(transfer("1", 1, "bob", "alice")) == [READ, TICKET, LOOK, COMMIT]
-    assert ledger.requests_of(transfer("2", 1, "alice", "bob")) == [READ, TICKET, LOOK, COMMIT]
-    assert ledger.records().keys() == {"line alice"}
-    assert ledger.account_item("alice")["ticket_served"] == 2
-    assert "ticket_served" not in ledger.account_item("bob")
-
-
 MESH = ("alice", "bob", "carol", "dave", "erin")
 IN_SHARED_TURN = ["GetItem", TICKET, "GetItem", READ, COMMIT]
 
@@ -249,27 +259,62 @@ def open_mesh(ledger: Ledger) -> None:
         ledger.set_line(name)
 
 
+def all_of(name: str, first: str, *others: str) -> Body:
+    return compound(name, **{first: -len(others)} | dict.fromkeys(others, 1))
+
+
+def test_a_transaction_of_four_contended_accounts_waits_in_one_line_the_same_for_all(ledger: Ledger) -> None:
+    open_mesh(ledger)
+    assert ledger.requests_of(all_of("1", *MESH[3::-1])) == [READ, TICKET, LOOK, COMMIT]
+    assert ledger.requests_of(transfer("2", 1, "alice", "bob")) == [READ, TICKET, LOOK, COMMIT]
+    assert ledger.records().keys() == {"line alice"}
+    assert ledger.account_item("alice")["ticket_served"] == 2
+    assert "ticket_served" not in ledger.account_item("bob")
+
+
+@pytest.mark.parametrize(
+    ("number", "then", "records"),
+    [(4, [MARK, TICKET, LOOK, COMMIT], {"line alice"}), (5, IN_SHARED_TURN, {"lines", "lines served"})],
+)
+def test_a_group_that_lost_more_than_four_accounts_twice_waits_for_a_shared_turn(
+    ledger: Ledger, number: int, then: list[str], records: set[str]
+) -> None:
+    ledger.post(*openings(*MESH[2:], limit=-100))
+    theirs, theirs_too, ours = (all_of(name, *MESH[:number]) for name in ("theirs", "theirs, too", "ours"))
+    ledger.before_commits(theirs, theirs_too)
+    assert ledger.requests_of(ours) == [READ, COMMIT, COMMIT, *then]
+    assert ledger.records().keys() == records
+
+
 def test_the_groups_of_a_mesh_share_a_turn_which_ends_with_their_last_commit(ledger: Ledger) -> None:
     open_mesh(ledger)
-    ledger.post(*openings("frank", "grace"))
-    for name in ("frank", "grace"):
+    ledger.post(*openings("frank", "grace", "heidi"))
+    for name in ("frank", "grace", "heidi"):
         ledger.set_line(name)
-    assert ledger.requests_of(*circle("1")) == [READ, *IN_SHARED_TURN]
+    ledger.clock.seconds += 1
+    until = ledger.account_item()["contended_until"]
+    payments = [payment(str(number)) for number in range(100)]
+    assert ledger.requests_of(*circle("1"), *payments) == [READ, *IN_SHARED_TURN, COMMIT]
+    assert ledger.account_item()["contended_until"] == until, "none had to wait"
     with mock.patch("ledger.batch_poster.in_parallel", lambda call, groups: list(map(call, groups))):
-        assert ledger.requests_of(*circle("2"), transfer("2", 1, "frank", "grace")) == [
-            *(READ, *IN_SHARED_TURN),
+        assert ledger.requests_of(*circle("2"), transfer("2", 1, "frank", "grace"), payment("2", 1, "heidi")) == [
+            *(READ, TICKET, LOOK, COMMIT),
+            *IN_SHARED_TURN,
             *(READ, COMMIT),
         ]
     records = ledger.records()
     assert records["lines served"]["ticket_served"] == records["lines"]["last_ticket"] == 2
-    assert records["lines served"]["expires_at"] == records["lines"]["expires_at"] == START + RECORD_SECONDS
+    assert records["lines served"]["expires_at"] == records["lines"]["expires_at"] == START + 1 + RECORD_SECONDS
 
 
-def test_groups_that_waited_for_their_shared_turn_keep_their_accounts_contended(ledger: Ledger) -> None:
+def test_groups_that_waited_for_their_shared_turn_keep_their_accounts_contended(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
     open_mesh(ledger)
     ledger.put(ledger.locks_table, {"lock_key": "lines", "last_ticket": 1})
     ledger.clock.seconds += CONTENDED_SECONDS / 2
     ledger.requests_of(*circle("1"))
+    assert times(capsys)["LineTime"] == [2000.0]
     until = round((ledger.clock() + CONTENDED_SECONDS) * 1000)
     assert {ledger.account_item(name)["contended_until"] for name in MESH} == {until}
 
@@ -295,6 +340,44 @@ def test_a_shared_line_without_the_record_of_its_turns_goes_on(ledger: Ledger) -
     ledger.put(ledger.locks_table, {"lock_key": "lines", "last_ticket": 5_000, "ticket_served": 4_999})
     ledger.requests_of(*circle("1"))
     assert ledger.records()["lines served"]["ticket_served"] == 5_001
+
+
+@pytest.mark.parametrize(
+    ("last_ticket", "looks", "pauses_seconds"),
+    [(0, ["GetItem", TICKET, "GetItem"], 0), ("the last", ["GetItem", TICKET], 1 + 2 + 2 * LOOK_SECONDS)],
+    ids=["a turn", "none"],
+)
+def test_in_a_shared_turn_a_lost_commit_is_tried_again_at_once_and_without_one_after_a_pause(
+    ledger: Ledger, last_ticket: object, looks: list[str], pauses_seconds: float
+) -> None:
+    open_mesh(ledger)
+    ledger.put(ledger.locks_table, {"lock_key": "lines", "last_ticket": last_ticket})
+    ledger.before_commits(payment("theirs"), payment("theirs, too"), post=ledger.post_without_a_line)
+    ledger.clock.seconds += 1
+    with mock.patch("random.uniform", lambda low, high: low + high):
+        assert ledger.requests_of(*circle("1")) == [READ, *looks, READ, *[COMMIT] * 3]
+    assert ledger.clock() == START + 1 + pauses_seconds
+    assert ledger.account_item()["contended_until"] == (ledger.clock() + CONTENDED_SECONDS) * 1000
+
+
+def test_if_the_shared_line_is_too_long_its_groups_come_again_and_no_other(ledger: Ledger) -> None:
+    open_mesh(ledger)
+    ledger.post(*openings("frank"))
+    ledger.put(ledger.locks_table, {"lock_key": "lines", "last_ticket": 7 + LONGEST_LINE + 1})
+    ledger.put(ledger.locks_table, {"lock_key": "lines served", "ticket_served": 7})
+    assert ledger.dispositions(*circle("1"), payment("1", 1, "frank")) == [Again] * 5 + [Done]
+
+
+def test_a_transaction_whose_commit_was_refused_is_not_called_untried(ledger: Ledger) -> None:
+    """An earlier try of that commit may have got no answer."""
+
+    def fail() -> None:
+        raise ReadTimeoutError(endpoint_url="DynamoDB")
+
+    ledger.post(*openings(*MESH[2:], limit=-100))
+    ledger.before_commits(all_of("theirs", *MESH), all_of("theirs, too", *MESH))
+    ledger.before["BatchGetItem"] = iter([lambda: None, fail])
+    assert ledger.dispositions(all_of("ours", *MESH)) == [Again]
 
 
 def test_after_a_wait_the_other_accounts_of_the_group_are_read_again(ledger: Ledger) -> None:
@@ -334,6 +417,16 @@ def test_if_the_record_of_a_line_is_damaged_a_group_commits_without_a_turn(ledge
     ledger.set_line(ticket_served=7)
     ledger.set_last_ticket(last_ticket)
     assert ledger.requests_of(payment("1")) == [READ, TICKET, COMMIT]
+
+
+def test_without_a_turn_each_lost_commit_takes_a_longer_pause(ledger: Ledger) -> None:
+    """Up to a second for each loss of the account that was lost most often."""
+    ledger.set_line(ticket_served=7)
+    ledger.set_last_ticket("the last")
+    ledger.before_commits(transfer("1", 1, "alice", "bob"), payment("2"), post=ledger.post_without_a_line)
+    with mock.patch("random.uniform", lambda low, high: low + high):
+        assert ledger.requests_of(transfer("3", 1, "bob", "alice")) == [READ, *[TICKET, COMMIT] * 3]
+    assert ledger.clock() == START + 0 + 1 + 2 + 3 * LOOK_SECONDS
 
 
 def test_lost_commits_repair_a_wrong_line(ledger: Ledger) -> None:

@@ -52,6 +52,12 @@ def test_hundreds_of_accounts_are_read_a_hundred_at_a_time(ledger: Ledger) -> No
     assert len(ledger.books.accounts) == 250
 
 
+def test_the_shards_of_a_pool_that_is_known_are_read_with_the_batch(ledger: Ledger) -> None:
+    ledger.post(opening("pool", shards=4), opening("alice", -100))
+    unknown, known = (requests_of(ledger, transfer(name, 1, "alice", "pool")) for name in ("t-1", "t-2"))
+    assert (unknown, known) == (["BatchGetItem", *known], ["BatchGetItem", "TransactWriteItems"])
+
+
 def test_a_day_is_logged_exactly_each_transaction_in_a_line_without_payload_and_all_in_the_metrics(
     ledger: Ledger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,7 +52,8 @@ class Clock(testing.Clock):
 
 @contextlib.contextmanager
 def clock_of_lines(clock: Clock) -> Iterator[None]:
-    """The lines of accounts go by this clock, and so does their contention. Each of their pauses advances it.
+    """The lines of accounts go by this clock, and so does their contention. Each of their pauses advances it, and each
+    of the poster's.
 
     So no time is lost in a line, and the number of looks at an account doesn't depend on chance.
     """
@@ -61,5 +62,7 @@ def clock_of_lines(clock: Clock) -> Iterator[None]:
         clock.seconds += seconds + LOOK_SECONDS
 
     time = types.SimpleNamespace(time=clock, monotonic=clock, sleep=sleep)
-    with mock.patch("ledger.lines.time", time), mock.patch("ledger.tables.time", time):
+    with contextlib.ExitStack() as patches:
+        for module in ("lines", "tables", "batch_poster"):
+            patches.enter_context(mock.patch(f"ledger.{module}.time", time))
         yield

@@ -31,6 +31,7 @@ from ledger.lines import Lines
 from tests.support.folding import (
     ALICE_AND_BOB,
     AT,
+    NOBODY,
     TABLES,
     as_written,
     dispositions,
@@ -353,6 +354,14 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
     assert (decided.replayed, decided.account_version, decided.balance_after) == (False, 4, -1)
     counts = {"Posted": 1, "Rejected": 1, "Duplicates": 1, "Conflicts": 1, "CommitTime": 1}
     assert measured == counts | {("Rejected", "ACCOUNT_EXISTS"): 1}
+
+
+def test_what_others_put_into_an_account_is_let_go_after_a_lost_commit() -> None:
+    """Else the groups of a batch could fill the memory."""
+    poster = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
+    others = {key: item | {"notes": "x" * 380_000} for key, item in ALICE_AND_BOB.items()}
+    entries = {TABLES.entry_key(EntryId("alice", "t-1")): {"notes": "x"}, TABLES.entry_key(EntryId("bob", "t-1")): None}
+    assert poster.own_parts(others | entries) == ALICE_AND_BOB | entries
 
 
 def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ def posted(
     receive_count: int = 1,
     read_once: Callable[..., Observed] | None = None,
     refuses: Callable[[Sequence[Write]], None] = lambda writes: None,
+    post: Callable[..., object] = BatchPoster.post,
 ) -> list[Disposition | None]:
     """The disposition of each message. `items` are those in the tables, before and afterwards."""
 
@@ -75,7 +76,7 @@ def posted(
         patching.setattr(batch_poster, "write", engine(items, refuses))
         patching.setattr(batch_poster, "read_once", read_once or read_all)
         patching.setattr(unconditional, "read_once", blocking(without_steps(read_once or read_all)))
-        BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks")).post(messages, Deadline.after(60))
+        post(BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks")), messages, Deadline.after(60))
     return [message.disposition for message in messages]
 
 
@@ -88,7 +89,14 @@ def kinds(dispositions: Iterable[Disposition | None]) -> list[type]:
 
 
 @pytest.mark.usefixtures("one_call_at_a_time")
-def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only() -> None:
+@pytest.mark.parametrize(
+    ("post", "unread", "amount"),
+    [(BatchPoster.post, Untried, 1), (BatchPoster.decide, Again, 0)],
+    ids=["posting", "a dry run"],
+)
+def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only(
+    post: Callable[..., object], unread: type, amount: int
+) -> None:
     stuck = [f"stuck {number}" for number in range(20)]  # more than there are threads
     items = accounts("alice", "bob", "carol", *stuck)
 
@@ -103,8 +111,9 @@ def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only(
         transfer(1, from_account_id="carol", to_account_id=stuck[0]),
     ]
     with Clock().simulated_time():
-        assert kinds(posted(items, transactions, 1, read_once)) == [Done, *[Untried] * 20, Done, Untried]
-    assert [items[TABLES.account_key(name)]["balance"] for name in ("alice", "bob", "carol")] == [101, 101, 100]
+        assert kinds(posted(items, transactions, 1, read_once, post=post)) == [Done, *[unread] * 20, Done, unread]
+    balances = [items[TABLES.account_key(name)]["balance"] for name in ("alice", "bob", "carol")]
+    assert balances == [100 + amount, 100 + amount, 100]
 
 
 def test_a_key_that_is_left_unread_once_costs_nobody() -> None:
@@ -218,16 +227,17 @@ def test_an_account_that_cannot_be_written_costs_its_own_messages_and_few_tries(
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError", "AccessDeniedException"])
-def test_awss_own_trouble_costs_a_group_one_try(code: str) -> None:
+def test_awss_own_trouble_costs_a_group_one_try_and_leaves_what_was_committed_before(code: str) -> None:
     tries: list[int] = []
 
     def refuses(writes: Sequence[Write]) -> None:
         tries.append(len(writes))
-        raise ClientError({"Error": {"Code": code}}, "TransactWriteItems")
+        if len(tries) == 2:
+            raise ClientError({"Error": {"Code": code}}, "TransactWriteItems")
 
-    became = posted(accounts("alice"), [payment(1, transaction_id=str(n)) for n in range(50)], refuses=refuses)
-    assert (kinds(became), tries) == ([Again] * 50, [51])
-    assert len(set(map(id, became))) == 1  # the error's text is made once
+    became = posted(accounts("alice"), [payment(1, transaction_id=str(n)) for n in range(150)], refuses=refuses)
+    assert (kinds(became), tries) == ([Done] * 99 + [Again] * 51, [100, 52])
+    assert len(set(map(id, became[99:]))) == 1  # the error's text is made once
 
 
 class Panic(BaseException):

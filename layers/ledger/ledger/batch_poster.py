@@ -117,7 +117,7 @@ class BatchPoster(Struct):
         """
         groups, pools = [], self.tables.pools_in(items)
         for of_group in grouped_by_account(messages, lambda message: self._account_ids(message.decoded, items, pools)):
-            group = _Group(self, deadline, of_group, self.keys_of(of_group, items, pools))
+            group = _Group(self, deadline, of_group, self.keys_of(of_group, items, pools), batches=[of_group])
             if failed := next((unread[key] for key in group.keys if key in unread), None):
                 group.give(failed)
             else:
@@ -150,11 +150,10 @@ class BatchPoster(Struct):
 
     def own_parts(self, items: Observed) -> dict[Key, Item | None]:
         """The items as they would be read. A refused commit hands accounts back whole."""
-        return {key: self._own_part(key, item) for key, item in items.items()}
-
-    def _own_part(self, key: Key, item: Item | None) -> Item | None:
-        names = self._attributes.get(key.table)
-        return item if item is None or names is None else {name: item[name] for name in names if name in item}
+        return {
+            key: item and {name: item[name] for name in self._attributes.get(key.table, item) if name in item}
+            for key, item in items.items()
+        }
 
     @property
     def _attributes(self) -> dict[str, Sequence[str]]:
@@ -234,8 +233,8 @@ class _Group(Struct, eq=False):
     deadline: Deadline
     messages: Sequence[QueuedTransaction]
     keys: Sequence[Key]
+    batches: list[Sequence[QueuedTransaction]]
     items: dict[Key, Item | None] = {}
-    batches: list[Sequence[QueuedTransaction]] = []
     needs_shared_turn: bool = False
     turn: _SharedTurn | None = None
     tickets: dict[Key, Ticket] = {}
@@ -264,7 +263,6 @@ class _Group(Struct, eq=False):
         try:
             if not self.turn and (contended := self._contended()):
                 self._line_up(min(contended))  # one line for groups that share several accounts
-            self.batches = self.batches or [self.messages]
             while self.batches:
                 messages, started = self.batches.pop(), time.monotonic()
                 plan = self._commit(messages).plan
@@ -293,7 +291,6 @@ class _Group(Struct, eq=False):
         """As `post`, without a write: the fold alone says what would be committed."""
         try:
             self._read(known)
-            self.batches = [self.messages]
             while self.batches:
                 messages = self.batches.pop()
                 fold = self._commit(messages).plan(self.items).result
