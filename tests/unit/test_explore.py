@@ -253,6 +253,8 @@ async def awaited(_: object, __: object = None) -> None: ...
         (lambda _: [time.sleep(1) for _ in itertools.count()], "a has paused 2000 times, without a call"),
         (awaited, "would have to be awaited"),
         (lambda _: (yield), "or iterated over"),
+        (lambda: None, "too many positional arguments: expected a function of what `setup` returns"),
+        (None, "None is not a callable object"),
     ],
 )
 def test_a_worker_that_no_order_can_be_tried_of_is_refused_whatever_the_check_says(worker: Any, sentence: str) -> None:

@@ -1,6 +1,7 @@
 """Every order of concurrent workers, with every fault: the real code, on the engine, in simulated time."""
 
 import contextlib
+import inspect
 import logging
 import random
 import time
@@ -143,6 +144,8 @@ class _Runner[World]:
     ) -> None:
         self._workers, self._setup, self._check = workers, setup, check
         self._faults, self._most_faults = faults, most_faults
+        for worker in workers:
+            _check_worker(worker)
         self.clock = _ScheduledClock(START_SECONDS)
 
     def run(self, choose: Choose) -> _Ran:
@@ -188,6 +191,16 @@ class _Runner[World]:
             if again.failure is not None and weight(again.trace) <= weight(ran.trace):
                 raise Violation(" ".join(words[:length]), again.failure, again.trace, orders)
         raise Violation(" ".join(words), str(ran.failure), ran.trace, orders)
+
+
+def _check_worker(worker: Any) -> None:
+    """Raises Stuck for what can't be called: each order would end at once, and most checks would be content."""
+    try:
+        inspect.signature(worker).bind("what setup returned")
+    except TypeError as error:
+        raise Stuck(f"{worker!r}: {error}: expected a function of what `setup` returns") from None
+    except ValueError:
+        pass  # a function in C, of which nobody knows what it takes
 
 
 def _bound[World](worker: Worker[World], world: World) -> Callable[[], Any]:
