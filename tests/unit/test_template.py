@@ -140,6 +140,17 @@ RULES = {
 }
 
 
+@pytest.mark.parametrize("name", ["InterestAccountId", "ImportsAccountId"])
+def test_a_parameter_takes_an_accounts_id_or_one_of_each_currency(name: str) -> None:
+    """Else the first charges of interest would be dead letters, at the end of a month."""
+    parameter = TEMPLATE["Parameters"][name]
+    taken = ["", "i", "bank interest", "interest-{currency}", "{currency}", "Zinsen für {currency} ✈"]
+    refused = [" ", "interest ", " interest", "interest\n", "interest-{Currency}", "interest-{currency", "{}"]
+    matches = re.compile(parameter["AllowedPattern"]).fullmatch
+    assert [each for each in (*taken, *refused) if matches(each)] == taken
+    assert parameter["MaxLength"] == 128
+
+
 @pytest.mark.parametrize("name", TEMPLATE["Rules"])
 def test_a_rule_refuses_parameters_that_do_not_go_together_before_the_deployment(name: str) -> None:
     rule = TEMPLATE["Rules"][name]
