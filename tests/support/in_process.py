@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
-from weakref import WeakKeyDictionary
 
 from botocore.awsrequest import AWSResponse
-from botocore.hooks import EventAliaser
-from botocore.httpsession import URLLib3Session
-from botocore.regions import EndpointRulesetResolver
-from botocore.signers import RequestSigner
 
 from conditional_writes.testing import Engine
-from conditional_writes.testing.wire import Call, Connection
+from conditional_writes.testing.wire import Call
 from tests.support.answers import answer
 from tests.support.event_bus import EventBridge, EventsError
+from tests.support.quick_clients import quick_clients
 from tests.support.sqs import Sqs, SqsError
 from tools.local_aws import consumers, functions, queues, tables
 from tools.local_aws.server import Endpoint, shared_client
@@ -88,45 +84,8 @@ class _Direct:
 
 
 @contextlib.contextmanager
-def _found_out_once() -> Iterator[None]:
-    """botocore finds out a client's address and an event's other name anew for each request. Each takes 5 %."""
-    resolve, alias = EndpointRulesetResolver.construct_endpoint, EventAliaser._alias_event_name
-    addresses, names = WeakKeyDictionary[Any, Any](), dict[str, str]()
-
-    def resolve_once(resolver: Any, **given: Any) -> Any:
-        if resolver not in addresses:
-            address = resolve(resolver, **given)
-            if address.url != IN_PROCESS.url:
-                return address
-            addresses[resolver] = address
-        return addresses[resolver]
-
-    def alias_once(aliaser: Any, name: str) -> str:
-        if name not in names:
-            names[name] = alias(aliaser, name)
-        return names[name]
-
-    with (
-        mock.patch.object(EndpointRulesetResolver, "construct_endpoint", resolve_once),
-        mock.patch.object(EventAliaser, "_alias_event_name", alias_once),
-    ):
-        yield
-
-
-@contextlib.contextmanager
 def answered_by(aws: Aws) -> Iterator[Endpoint]:
-    """Clients whose address is `IN_PROCESS` have these answers, however they are made.
-
-    Their requests aren't signed: nobody checks it, and it is a fifth of a request's time.
-    """
-    connection, send, sign = Connection(aws.answer), URLLib3Session.send, RequestSigner.sign
-
-    def send_or_answer(session: Any, request: Any) -> Any:
-        return connection.send(request) if request.url.startswith(IN_PROCESS.url) else send(session, request)
-
-    def sign_or_not(signer: Any, operation_name: str, request: Any, *rest: Any, **more: Any) -> None:
-        if not request.url.startswith(IN_PROCESS.url):
-            sign(signer, operation_name, request, *rest, **more)
+    """Clients whose address is `IN_PROCESS` have these answers, however they are made."""
 
     def shared(endpoint: Endpoint, service: str) -> Any:
         client = shared_client(endpoint, service)
@@ -135,7 +94,5 @@ def answered_by(aws: Aws) -> Iterator[Endpoint]:
     with contextlib.ExitStack() as patched:
         for module in (consumers, functions, queues, tables):
             patched.enter_context(mock.patch.object(module, "shared_client", shared))
-        patched.enter_context(mock.patch.object(URLLib3Session, "send", send_or_answer))
-        patched.enter_context(mock.patch.object(RequestSigner, "sign", sign_or_not))
-        patched.enter_context(_found_out_once())
+        patched.enter_context(quick_clients(IN_PROCESS.url, aws.answer))
         yield IN_PROCESS
