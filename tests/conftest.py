@@ -5,10 +5,12 @@ Each pytest worker starts an engine once, for the first test that uses it.
 
 import gc
 import itertools
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -114,19 +116,22 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
 
 
 ENGINES = ("in_process", "ministack", "dynamodb_local")
-DEPLOYED = ("tests/e2e/", "tests/soak/")
+DEPLOYED = re.compile(r"tests/(e2e/(?!test_sam_local_invoke.*\[in_process)|soak/)")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """One worker runs all tests of the deployed stack, and begins with them. The other tests go to any free worker.
+    """One worker runs all tests of the deployed stack. A file's tests go to one worker, those of faults to any.
 
+    The largest groups begin, and the tests of faults, each of which is long, fill what is left in the end.
     `--dist loadgroup` of pytest-xdist 3.8 finds no groups with pytest 9.2.
     """
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "deployed" if nodeid.startswith(DEPLOYED) else nodeid
+            if DEPLOYED.match(nodeid):
+                return "deployed"
+            return nodeid if nodeid.startswith("tests/faults/") else nodeid.partition("::")[0]
 
     return Scheduling(config, log)
 
@@ -172,6 +177,17 @@ def imported_once() -> None:
     the engine keeps the tables of all tests: together a fifth of all CPU time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tracebacks_without_columns() -> Iterator[None]:
+    """As by Python's `-X no_debug_ranges`. For columns a traceback parses its lines, and faults raise thousands."""
+
+    def no_position(*_: object) -> tuple[None, ...]:
+        return (None,) * 4
+
+    with mock.patch("traceback._get_code_position", no_position):
+        yield
 
 
 @pytest.fixture(scope="session")
