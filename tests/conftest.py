@@ -32,12 +32,12 @@ from tools.local_aws.tables import Tables, create_tables
 
 # Examples are the same in each run, so that a new failure comes from a change; `make soak` searches for others. Tests
 # have no deadline, for a slow machine is no failure: the benchmarks measure time.
-settings.register_profile("sample", deadline=None, derandomize=True, max_examples=30)
+settings.register_profile("sample", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("all", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("searching", deadline=None, max_examples=5000)
 # `make mutations` needs no shortest failure.
 to_fail = {"phases": (Phase.explicit, Phase.generate), "suppress_health_check": list(HealthCheck)}
-settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=30, **to_fail)
+settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=20, **to_fail)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,7 +20,7 @@ from tests.support.reporting import Say
 
 MANY = 20
 """The number of violations after which the search ends."""
-FEWEST, MOST = 8, 21
+FEWEST, MOST = 5, 15
 """Cases of a scenario, in a sample: as many as it has calls, but no fewer and no more than these."""
 RUNS = 5
 """Of a case, until its fault is injected: a run may make a call less than the run before."""
