@@ -6,11 +6,13 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
-from conditional_writes import Conflict, Deadline, Item, VersionedTable
+from conditional_writes import Conflict, Deadline, DeadlinePassed, Item, VersionedTable
 from conditional_writes.core.items import item_bytes, to_dynamodb
+from conditional_writes.core.own_attributes import REMOVED_BYTES
 from conditional_writes.upserts import (
     REMOVED,
     ItemTooLarge,
@@ -19,8 +21,12 @@ from conditional_writes.upserts import (
     NotAnEntry,
     Upserted,
     UpsertInRequests,
+    erase,
     plan,
 )
+from conditional_writes.upserts.clocks import MAP_MARK, clocks_attribute
+from conditional_writes.upserts.plan import RecentDepths
+from conditional_writes.upserts.tidying import clock_bytes
 from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
 
@@ -135,6 +141,22 @@ def test_without_a_clock_the_last_to_arrive_wins(profiles: Profiles) -> None:
     assert profiles.maps() == {"preferences": {"theme": "dark"}}
     profiles.upsert(theme(REMOVED))
     assert profiles.maps() == {"preferences": {}}
+    assert clocks_attribute(("preferences",)) not in profiles.stored()
+
+
+def test_a_floor_deep_inside_stays(profiles: Profiles) -> None:
+    def inside(name: str, seconds: float) -> MapEntry:
+        return MapEntry(("a", "b", "c", name), 1, at(seconds))
+
+    for entry in (inside("x", 6), MapEntry(("a", "b", "c"), REMOVED, at(5)), inside("y", 7), inside("earlier", 4)):
+        profiles.upsert(entry)
+    assert profiles.maps() == {"a": {"b": {"c": {"x": 1, "y": 1}}}}
+
+
+def test_of_the_entries_of_a_request_the_earlier_ones_may_be_erased(profiles: Profiles) -> None:
+    erase(profiles.client, profiles.key("alice"), at(2))
+    profiles.upsert(theme("dark", 1), MapEntry(("preferences", "size"), 1, at(3)), assumed=Assumed.NONE)
+    assert profiles.maps() == {"preferences": {"size": 1}}
 
 
 def test_a_removal_is_remembered(profiles: Profiles) -> None:
@@ -184,13 +206,15 @@ def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Pr
     [("text", "a string"), (1, "a number"), ([1], "a list"), (None, "null"), ({"a"}, "a set of strings")],
 )
 def test_a_parent_that_is_no_map_is_named(profiles: Profiles, assumed: Assumed, there: object, kind: str) -> None:
-    profiles.plant({"a": {"b": there}})
-    with pytest.raises(NotAMap) as caught:
-        profiles.upsert(MapEntry(("a", "b", "c", "d"), 1, at(1)), assumed=assumed)
-    assert (caught.value.path, caught.value.kind) == (("a", "b"), kind)
-    assert caught.value.found is not None
-    assert str(caught.value).endswith(f"a.b is {kind}, expected a map, to hold entries")
-    assert profiles.maps() == {"a": {"b": there}}
+    of_a, of_b = {clocks_attribute(("a",)): {"b": MAP_MARK}}, {clocks_attribute(("a", "b")): {"c": MAP_MARK}}
+    for clocks, as_of in itertools.product(({}, of_a, of_a | of_b), (None, at(1))):
+        profiles.plant({"a": {"b": {"c": there}}} | clocks)
+        with pytest.raises(NotAMap) as caught:
+            profiles.upsert(MapEntry(("a", "b", "c", "d", "e"), 1, as_of), assumed=assumed)
+        assert (caught.value.path, caught.value.kind) == (("a", "b", "c"), kind)
+        assert caught.value.found is not None
+        assert str(caught.value).endswith(f"a.b.c is {kind}, expected a map, to hold entries")
+        assert profiles.maps() == {"a": {"b": {"c": there}}}
 
 
 def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(profiles: Profiles) -> None:
@@ -221,10 +245,22 @@ def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> N
         (MapEntry(cast("Any", ["a", "b"]), 1), "expected the names of an attribute and of an entry"),
         (MapEntry(("account_id", "x"), 1), "account_id can't hold entries"),
         (MapEntry(("cw:write_id", "x"), 1), "cw:write_id can't hold entries"),
+        (MapEntry((), REMOVED), "expected the names of an attribute and of an entry"),
         (theme(1)._replace(as_of=datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
+        (theme(1)._replace(as_of=cast("Any", "2026-01-01")), "expected a datetime with its offset"),
     ]:
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises((ValueError, TypeError), match=sentence):
             profiles.upsert(entry)
+    with pytest.raises(ValueError, match="preferences can't hold entries: it is the version"):
+        profiles.upsert(theme(1), MapEntry(("a", "b"), 1), version_attribute="preferences")
+    assert not profiles.calls
+
+
+def test_after_the_deadline_nothing_is_sent(profiles: Profiles) -> None:
+    with pytest.raises(DeadlinePassed):
+        profiles.upsert(theme("dark"), deadline=Deadline.after(0))
+    with pytest.raises(DeadlinePassed):
+        erase(profiles.client, profiles.key("alice"), START, deadline=Deadline.after(0))
     assert not profiles.calls
 
 
@@ -358,6 +394,7 @@ def test_without_a_clock_no_time_decides_between_an_entry_and_a_map(profiles: Pr
     inside = MapEntry(("preferences", "theme", "accent"), "blue")
     with pytest.raises(NotAMap, match=r"preferences\.theme is an entry"):
         profiles.upsert(theme("dark", 1), inside)
+    assert not profiles.calls
     profiles.upsert(theme("red", 2), theme("dark"))  # of two in a call the last one wins
     assert profiles.maps() == {"preferences": {"theme": "dark"}}
     profiles.upsert(theme("dark", 1))
@@ -365,5 +402,18 @@ def test_without_a_clock_no_time_decides_between_an_entry_and_a_map(profiles: Pr
         profiles.upsert(inside)
     profiles.upsert(inside._replace(as_of=at(2)))
     with pytest.raises(NotAnEntry):
-        profiles.upsert(theme("dark"))
-    assert profiles.maps() == {"preferences": {"theme": {"accent": "blue"}}}
+        profiles.upsert(theme("dark"), assumed=Assumed.ALL)
+    profiles.upsert(inside._replace(value="red"))
+    assert profiles.maps() == {"preferences": {"theme": {"accent": "red"}}}
+    profiles.upsert(theme(REMOVED, 3), name="bob")
+    with mock.patch.object(RecentDepths, "expected", return_value=1), pytest.raises(NotAMap):
+        profiles.upsert(inside, name="bob")
+
+
+@pytest.mark.parametrize(("forget_after", "counted"), [(MONTH, clock_bytes(["accent"])), (None, None)])
+def test_an_entry_that_becomes_a_map_may_leave_a_floor_which_counts_as_a_removal(
+    profiles: Profiles, forget_after: timedelta | None, counted: int | None
+) -> None:
+    profiles.upsert(theme("dark", 1))
+    profiles.upsert(MapEntry(("preferences", "theme", "accent"), "blue", at(2)), forget_after=forget_after)
+    assert profiles.stored().get(REMOVED_BYTES) == counted

@@ -1,5 +1,6 @@
 """Edges that only a mutant showed: limits that are met exactly, and values that others hold us to."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -21,7 +22,7 @@ from conditional_writes.upserts.clocks import (
     time_text,
     winning,
 )
-from conditional_writes.upserts.edit import Edit
+from conditional_writes.upserts.edit import Edit, check_size
 from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES
 from conditional_writes.upserts.reshape import bytes_in_the_end
@@ -100,6 +101,10 @@ def test_a_value_has_the_clock_that_items_have_already(value: Any, text: str) ->
     assert clock(MapEntry(("map", "name"), value, AS_OF)) == f"2026-01-01T01:00:00.000000+00:00{text}"
 
 
+def test_the_clocks_of_a_map_are_where_items_have_them_already() -> None:
+    assert clocks_attribute(("a", "ключ")) == 'cw:as_of ["a", "ключ"]'
+
+
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
@@ -161,10 +166,22 @@ def test_an_items_bytes_are_counted_as_an_upper_bound_if_it_is_unseen_and_else_e
         assert update(unseen, counted).added == {ITEM_BYTES: new}
     full = update(unseen, MAXIMUM_UPSERTED_BYTES - new + 1)
     assert (full.added, full.values[ITEM_BYTES,] > after) == ({}, True)
+    assert ITEM_BYTES in repr(full.condition)
     assert update(lambda edit: edit.put(("a", "y"), "abc"), 7).added == {
         ITEM_BYTES: new - 2 - len(time_text(AS_OF)) - 17
     }
     assert update(lambda edit: edit.put(("a", "y"), "abc"), None).added == {}
+
+
+def test_an_item_that_is_too_large_already_may_shrink_or_stay_as_large() -> None:
+    profile = key("Profiles", id="alice")
+    for value in (2, ""):
+        edit = Edit({"a": {"x": 1, "y": "z" * MAXIMUM_UPSERTED_BYTES}})
+        edit.lock()
+        edit.put(("a", "x"), value)
+        size = edit.update(profile, None).values[ITEM_BYTES,]
+        assert size == item_bytes(edit.item | dict(profile.attributes))
+    check_size(profile, MAXIMUM_UPSERTED_BYTES)
 
 
 @pytest.mark.parametrize(("value", "there"), [("x" * 7, {"x": 1}), (REMOVED, {"x": 1}), ("x" * 7, None)])
@@ -193,6 +210,31 @@ def test_a_request_has_as_many_entries_as_its_expressions_have_room_for() -> Non
     around = MapEntry(("map-1", "b"), 1)
     requests = [*in_requests([*entries(*(("a",),) * 111), MapEntry(("map-1", "b", "c", "d"), 1), around])]
     assert [len(request) for request in requests] == [111, 1, 1]
+
+
+def test_an_edit_is_full_while_its_expressions_have_room_for_one_more_change() -> None:
+    def most(change: Callable[[Edit, int], None]) -> int:
+        edit = Edit({"a": {}})
+        numbers = itertools.takewhile(lambda number: not edit.is_full, range(1, 999))
+        return max(number for number in numbers if change(edit, number) is None)
+
+    deep = tuple(map(str, range(20)))
+    assert most(lambda edit, number: edit.put(("a", f"e-{number}"), number)) == 201
+    assert most(lambda edit, number: edit.expect_as_found((*deep, f"e-{number}"))) == 26
+
+
+def test_what_is_missing_is_no_change_to_drop() -> None:
+    edit = Edit({"a": {}})
+    for path in (("a", "x"), ("b", "x")):
+        edit.drop(path)
+    assert edit.is_empty
+
+
+def test_a_map_that_is_set_whole_takes_later_changes() -> None:
+    edit = Edit({"a": {"x": 0}})
+    for path, value in ((("a", "x"), 1), (("a",), {"y": 2}), (("a", "z"), 3)):
+        edit.put(path, value)
+    assert edit.item == {"a": {"y": 2, "z": 3}}
 
 
 def test_an_erasure_takes_what_it_supersedes_along() -> None:

@@ -192,8 +192,6 @@ def _standing_by_shape(key: Key, entry: MapEntry, item: Item) -> Standing:
 
 def _clock_at(item: Item, path: MapPath) -> str | None:
     """The clock of the entry at this path, or the mark of the map; None if it has none, as an attribute."""
-    if len(path) == 1:
-        return None
     attribute, name = clock_path(path)
     clocks = item.get(attribute)
     return clocks.get(name) if clocks else None

@@ -34,9 +34,8 @@ from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
 
 _CHARACTERS = 3_400
-_OPERATORS = 240
-"""An expression holds 4,096 characters and 300 operators. The rest is for the last change, which has one path a level
-and three more, and for the parts of every request."""
+"""An expression holds 4,096 characters, and 300 operators, which so few characters don't have. The rest is for the last
+change, which has one path a level and three more, and for the parts of every request."""
 
 
 _CONDITION_CHARACTERS = 24
@@ -158,7 +157,7 @@ class Edit:
             self.limit((ERASED_AS_OF,), time)
         for each in maps_along(path):
             place = clock_path(each) if len(each) > 1 else None
-            mark = self.clocks(each[:-1]).get(each[-1]) if place else None
+            mark = self.clocks(each[:-1]).get(each[-1])
             was_entry = mark is not None and not is_map_mark(mark)
             if was_entry or self.get(each) is MISSING:
                 if not was_entry:
@@ -218,7 +217,6 @@ class Edit:
         return (
             sum(map(_characters, self._changed)) > _CHARACTERS
             or sum(_CONDITION_CHARACTERS + _characters(path) for path in conditions) > _CHARACTERS
-            or 2 * len(conditions) > _OPERATORS
         )
 
     def update(self, key: Key, version_attribute: str | None) -> Update:
@@ -257,8 +255,6 @@ class Edit:
         for path, value in values.items():
             serialized(path[-1], value)  # raises the error for a value that DynamoDB can't hold
             new += 1 + len(path[-1].encode()) + value_bytes(value)
-        if new > MAXIMUM_UPSERTED_BYTES:
-            raise ItemTooLarge(key, new)
         if counted + new > MAXIMUM_UPSERTED_BYTES:
             self._expected.add((ITEM_BYTES,))
             values[ITEM_BYTES,] = self._size(key)
