@@ -1,17 +1,22 @@
 """Requests over connections that are kept: the same bytes as botocore's, and the same outcomes. They need sockets."""
 
+import asyncio
 import contextlib
 import json
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 import pytest
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
+from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, EndpointConnectionError
+from botocore.httpsession import URLLib3Session
 
+from conditional_writes.asyncio import connections
 from conditional_writes.core import answers
 from conditional_writes.core.client import new_client
 
@@ -21,6 +26,7 @@ PLAIN = OK + b"Content-Length: 21\r\n\r\n" + BODY
 NEXT = OK + b'content-length:21\r\nConnection: Keep-Alive\r\n\r\n{"TableNames": ["b"]}'
 CLOSE = b""
 """In place of a piece of an answer: the connection is closed."""
+SLOW = "a part, and no more until the time-out"
 
 ANSWERS: dict[str, list[bytes]] = {
     "plain": [PLAIN],
@@ -44,9 +50,7 @@ ANSWERS: dict[str, list[bytes]] = {
     "with more than its length": [PLAIN + PLAIN],
     "no HTTP": [b"hello\r\n\r\n", CLOSE],
     "none": [CLOSE],
-    "a part of its headers": [OK + b"Content-Le", CLOSE],
-    "no word for the time-out": [],
-    "a part, and no more for the time-out": [PLAIN[:-5]],
+    SLOW: [PLAIN[:-5]],
 }
 
 
@@ -103,12 +107,22 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def client_of(url: str, monkeypatch: pytest.MonkeyPatch, *, is_quick: bool) -> Any:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-    client = new_client("dynamodb", retries={"total_max_attempts": 1}, read_timeout=0.3)
-    if is_quick:
-        answers.send_quickly(client)
-    return client
+type ClientOf = Callable[..., Any]
+
+
+@pytest.fixture
+def client_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClientOf]:
+    """Makes clients of a URL, which are closed at the end."""
+    with contextlib.ExitStack() as made:
+
+        def make(url: str, *, is_quick: bool = True, read_timeout: int = 30) -> Any:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+            client = new_client("dynamodb", retries={"total_max_attempts": 1}, read_timeout=read_timeout)
+            if is_quick:
+                answers.send_quickly(client)
+            return made.enter_context(contextlib.closing(client))
+
+        yield make
 
 
 def outcome(client: Any) -> object:
@@ -122,31 +136,103 @@ def outcome(client: Any) -> object:
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_says_what_it_says_by_botocore(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_says_what_it_says_by_botocore(answer: str, client_of: ClientOf) -> None:
     """After a first one, for which botocore connects. The next answer isn't taken for it, nor it for the next one."""
     outcomes = []
     for is_quick in (False, True):
         with Server([[PLAIN], ANSWERS[answer], [NEXT]]).running() as server:
-            client = client_of(server.url, monkeypatch, is_quick=is_quick)
+            client = client_of(server.url, is_quick=is_quick, read_timeout=1 if answer == SLOW else 30)
             outcomes.append([outcome(client), outcome(client), outcome(client)])
     by_botocore, ours = outcomes
     assert ours == by_botocore
     assert ours[::2] == [["a"], ["b"]]
 
 
-def test_a_part_of_a_body_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """botocore parses the part, unless it has a checksum."""
-    with Server([[PLAIN], [PLAIN[:-5], CLOSE], [NEXT]]).running() as server:
-        client = client_of(server.url, monkeypatch, is_quick=True)
+def request_to(url: str) -> Any:
+    headers: Any = HeadersDict({"Content-Length": "2"})
+    return AWSPreparedRequest("POST", f"{url}/", headers, b"{}", False)
+
+
+@contextlib.asynccontextmanager
+async def awaited_session(verify: str | bool = True) -> AsyncIterator[connections.QuickSession]:
+    """As that of a client of aiobotocore's, which isn't needed for these requests."""
+    before = mock.AsyncMock(_verify=verify, _cert_file=None)
+    session = connections.QuickSession(before)
+    yield session
+    await session.close()
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_awaited_answer_is_the_same(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_seconds = 1 if answer == SLOW else 30
+    monkeypatch.setattr(connections, "READ_SECONDS", read_seconds)
+    answers_of_server = [[PLAIN], ANSWERS[answer], [NEXT]]
+
+    def blocking(url: str) -> Iterator[object]:
+        with contextlib.closing(answers.QuickSession(URLLib3Session(timeout=read_seconds))) as session:
+            for _ in answers_of_server:
+                try:
+                    response = session.send(request_to(url))
+                    yield response.status_code, response.content
+                except BotoCoreError as error:
+                    yield type(error)
+
+    async def awaited(url: str) -> list[object]:
+        outcomes = list[object]()
+        async with awaited_session() as session:
+            for _ in answers_of_server:
+                try:
+                    found = await session._exchange(request_to(url))
+                    outcomes.append((found.status, found.body))
+                except BotoCoreError as error:
+                    outcomes.append(type(error))
+        return outcomes
+
+    with Server(answers_of_server).running() as one, Server(answers_of_server).running() as other:
+        assert asyncio.run(awaited(other.url)) == [*blocking(one.url)]
+
+
+def test_a_cancelled_task_leaves_no_answer_for_the_next_one() -> None:
+    async def cancel_second(url: str) -> list[bytes]:
+        async with awaited_session() as session:
+            bodies = [(await session._exchange(request_to(url))).body]
+            task = asyncio.create_task(session._exchange(request_to(url)))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return [*bodies, (await session._exchange(request_to(url))).body]
+
+    with Server([[PLAIN], [PLAIN[:50]], [NEXT]]).running() as server:
+        assert asyncio.run(cancel_second(server.url)) == [BODY, NEXT[-21:]]
+        assert server.connections == 2
+
+
+def test_no_connection_is_said_so() -> None:
+    async def connect(url: str) -> None:
+        async with awaited_session() as session:
+            with pytest.raises(EndpointConnectionError):
+                await session._exchange(request_to(url))
+
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    asyncio.run(connect(f"http://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("part", [PLAIN[:30], PLAIN[:-5]])
+def test_a_part_of_an_answer_is_none(part: bytes, client_of: ClientOf) -> None:
+    """botocore parses what has come."""
+    with Server([[PLAIN], [part, CLOSE], [NEXT]]).running() as server:
+        client = client_of(server.url)
         assert [outcome(client) for _ in range(3)] == [["a"], ConnectionClosedError, ["b"]]
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:{}", "http://LOCALHOST:{}/a/b", "http://user@localhost:{}/"])
-def test_a_request_has_the_lines_and_the_body_that_botocore_sends(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_has_the_lines_and_the_body_that_botocore_sends(place: str, client_of: ClientOf) -> None:
     """But for what changes with each request, and the order: the first one is botocore's."""
     changing = (b"authorization:", b"x-amz-date:", b"amz-sdk-invocation-id:")
     with Server([[PLAIN]] * 3).running() as server:
-        client = client_of(place.format(server.url.rpartition(":")[2]), monkeypatch, is_quick=True)
+        client = client_of(place.format(server.url.rpartition(":")[2]))
         for _ in range(3):
             client.list_tables(ExclusiveStartTableName="caf\u00e9", Limit=5)
     assert server.connections == 1
@@ -158,18 +244,18 @@ def test_a_request_has_the_lines_and_the_body_that_botocore_sends(place: str, mo
     assert others == [first] * 2
 
 
-def test_a_connection_that_the_server_has_closed_isnt_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_the_server_has_closed_isnt_used(client_of: ClientOf) -> None:
     with Server([[PLAIN], [PLAIN, CLOSE], [NEXT]]).running() as server:
-        client = client_of(server.url, monkeypatch, is_quick=True)
+        client = client_of(server.url)
         assert outcome(client) == outcome(client) == ["a"]
         time.sleep(0.05)
         assert outcome(client) == ["b"]
         assert server.connections == 2
 
 
-def test_a_closed_client_connects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_client_connects_again(client_of: ClientOf) -> None:
     with Server([[PLAIN]] * 3).running() as server:
-        client = client_of(server.url, monkeypatch, is_quick=True)
+        client = client_of(server.url)
         for _ in range(2):
             client.list_tables()
         client.close()
@@ -177,7 +263,9 @@ def test_a_closed_client_connects_again(monkeypatch: pytest.MonkeyPatch) -> None
         assert server.connections == 2
 
 
-def test_an_interrupted_request_leaves_no_answer_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_request_leaves_no_answer_for_the_next_one(
+    client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     received = answers.received
 
     def interrupted() -> Generator[None, bytes]:
@@ -186,7 +274,7 @@ def test_an_interrupted_request_leaves_no_answer_for_the_next_one(monkeypatch: p
         raise KeyboardInterrupt
 
     with Server([[PLAIN], [PLAIN[:50], PLAIN[50:]], [NEXT]]).running() as server:
-        client = client_of(server.url, monkeypatch, is_quick=True)
+        client = client_of(server.url)
         client.list_tables()
         monkeypatch.setattr(answers, "received", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -194,12 +282,12 @@ def test_an_interrupted_request_leaves_no_answer_for_the_next_one(monkeypatch: p
         assert outcome(client) == ["b"]
 
 
-def test_a_header_with_a_line_break_isnt_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_with_a_line_break_isnt_sent(client_of: ClientOf) -> None:
     def smuggle(request: Any, **_: object) -> None:
         request.headers["X-User"] = "a\r\nX-Other: b"
 
     with Server([[PLAIN]] * 2).running() as server:
-        client = client_of(server.url, monkeypatch, is_quick=True)
+        client = client_of(server.url)
         client.list_tables()
         client.meta.events.register("before-send.dynamodb", smuggle)
         with pytest.raises(ValueError, match="line break"):
@@ -207,15 +295,15 @@ def test_a_header_with_a_line_break_isnt_sent(monkeypatch: pytest.MonkeyPatch) -
     assert len(server.requests) == 1
 
 
-def test_requests_through_a_proxy_are_botocores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_through_a_proxy_are_botocores(client_of: ClientOf, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server([[PLAIN]] * 2).running() as server:
         monkeypatch.setenv("HTTP_PROXY", server.url)
-        client = client_of("http://dynamodb.example", monkeypatch, is_quick=True)
+        client = client_of("http://dynamodb.example")
         assert outcome(client) == outcome(client) == ["a"]
     assert all(request.startswith(b"POST http://dynamodb.example/ HTTP/1.1\r\n") for request in server.requests)
 
 
-def test_threads_have_their_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_have_their_own_answers(client_of: ClientOf) -> None:
     """More of them than the client has connections."""
 
     class Echo(Server):
@@ -226,6 +314,6 @@ def test_threads_have_their_own_answers(monkeypatch: pytest.MonkeyPatch) -> None
 
     names = [f"table-{number}" for number in range(240)]
     with Echo([]).running() as server, ThreadPoolExecutor(24) as pool:
-        client = client_of(server.url, monkeypatch, is_quick=True)
+        client = client_of(server.url)
         answers = pool.map(lambda name: client.list_tables(ExclusiveStartTableName=name)["TableNames"], names)
         assert [*answers] == [[name] for name in names]

@@ -1,5 +1,6 @@
 """Connections of the library's clients over TLS: quick, and as careful as botocore's own. TLS needs sockets."""
 
+import asyncio
 import os
 import ssl
 from collections import Counter
@@ -13,8 +14,9 @@ import trustme
 from botocore.exceptions import SSLError
 from botocore.httpsession import DEFAULT_CA_BUNDLE
 
-from conditional_writes.core.answers import send_quickly
+from conditional_writes.core.answers import Answer, send_quickly
 from conditional_writes.core.client import new_client
+from tests.integration.test_connections import awaited_session, request_to
 from tests.support.big_profiles import serving
 from tools.local_aws.tls import TlsProxy
 
@@ -75,6 +77,18 @@ def test_authorities_are_loaded_once_for_all_connections(proxy: TlsProxy, bundle
     dynamodb.list_tables()
     assert proxy.connections > 1
     assert loads == {str(bundle): 1}
+
+
+def test_awaited_requests_are_as_careful(proxy: TlsProxy, bundle: Path) -> None:
+    request = request_to(os.environ["AWS_ENDPOINT_URL"])
+
+    async def ask(verify: str | bool) -> Answer:
+        async with awaited_session(verify) as session:
+            return await session._exchange(request)
+
+    assert asyncio.run(ask(str(bundle))).headers["content-length"]
+    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        asyncio.run(ask(DEFAULT_CA_BUNDLE))
 
 
 def test_authorities_are_loaded_again_when_their_file_changes(

@@ -35,6 +35,20 @@ def crc32_of(body: bytes) -> dict[str, str]:
 REFUSAL = json.dumps(
     {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "Item": to_dynamodb(at(9))}
 ).encode()
+
+
+class ClientConnectionError(Exception):
+    """aiohttp's names."""
+
+
+class ClientOSError(ClientConnectionError):
+    """A connection was reset."""
+
+
+class ClientConnectorError(ClientOSError):
+    """There was no connection."""
+
+
 DAMAGED: dict[str, Any] = {
     "a wrong checksum": (200, b"{}", crc32_of(b"{ }")),
     "half a body": (200, FOUND[:20], crc32_of(FOUND)),
@@ -47,10 +61,12 @@ DAMAGED: dict[str, Any] = {
     "too many requests": (429, b"{}", {}),
     "a refusal with the status of an internal error": (500, REFUSAL, {}),
     "a lost connection": ConnectionClosedError(endpoint_url="https://dynamodb"),
+    "a connection that was reset, by aiobotocore": EndpointConnectionError(endpoint_url="x", error=ClientOSError()),
     "a proxy that dropped the answer": ProxyConnectionError(proxy_url="http://proxy"),
 }
 NEVER_SENT: dict[str, Any] = {
     "no connection": EndpointConnectionError(endpoint_url="https://dynamodb"),
+    "no connection, by aiobotocore": EndpointConnectionError(endpoint_url="x", error=ClientConnectorError()),
     "no connection in time": ConnectTimeoutError(endpoint_url="https://dynamodb"),
 }
 MODES = pytest.mark.parametrize("mode", ["legacy", "standard", "adaptive"])

@@ -141,8 +141,8 @@ def received() -> Generator[None, bytes, Answer]:
     begun = b""
     while b"\r\n\r\n" not in begun and len(begun) < MAXIMUM_HEAD_BYTES and (piece := (yield)):
         begun += piece
-    if not begun:
-        raise http.client.RemoteDisconnected("the connection was closed, and no answer had come")
+    if b"\r\n\r\n" not in begun and len(begun) < MAXIMUM_HEAD_BYTES:
+        raise http.client.RemoteDisconnected("the connection was closed before the end of an answer's headers")
     head = PLAIN_HEAD.match(begun)
     fields = [line.partition(":") for line in head[2].decode("latin-1").split("\r\n")[:-1]] if head else []
     headers = {name.lower(): value.strip() for name, _, value in fields}

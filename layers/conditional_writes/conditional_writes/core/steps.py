@@ -150,8 +150,6 @@ _BODY = "conditional_writes.body"
 """In botocore's answer, until it was looked at: the body of an answer 200."""
 _WAS_200 = "conditional_writes.was_200"
 """In botocore's context of a request: its latest try had this status."""
-_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
-"""There was no connection. ProxyConnectionError says less: it is raised for an answer that a proxy dropped, too."""
 
 
 class NoTurn(Exception):
@@ -307,7 +305,7 @@ def note_try(
     context = {} if request_dict is None else request_dict["context"]
     unanswered = context.pop(_WAS_200, False)
     if response is None:
-        unanswered |= not isinstance(caught_exception, _NEVER_SENT)
+        unanswered |= not _was_never_sent(caught_exception)
     else:
         http, parsed = response
         body = parsed.pop(_BODY, b"{}")
@@ -321,6 +319,17 @@ def note_try(
     request = current.get()
     if request is not None:
         request.unanswered |= unanswered
+
+
+def _was_never_sent(error: Exception | None) -> bool:
+    """There was no connection. ProxyConnectionError says less: it is raised for an answer that a proxy dropped, too.
+
+    So is aiobotocore's EndpointConnectionError for a connection that was reset, unless aiohttp couldn't connect.
+    """
+    if isinstance(error, EndpointConnectionError):
+        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+        return "ClientConnectionError" not in causes or "ClientConnectorError" in causes
+    return isinstance(error, ConnectTimeoutError)
 
 
 def _is_object(body: bytes, parsed: dict[str, Any]) -> bool:
