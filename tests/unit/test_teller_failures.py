@@ -2,6 +2,9 @@
 
 import errno
 import io
+import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 from unittest import mock
 
@@ -10,6 +13,7 @@ from botocore.exceptions import BotoCoreError, EndpointConnectionError, ReadTime
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tools.local_aws.server import PROJECT
 from tools.teller import prove
 from tools.teller.command import app
 from tools.teller.failures import WrongUse, failure_of
@@ -63,6 +67,26 @@ def test_an_answer_that_nobody_reads_is_no_failure_of_a_file(monkeypatch: pytest
     monkeypatch.setattr(prove, "proof_of", mock.Mock(side_effect=BrokenPipeError(errno.EPIPE, "Broken pipe")))
     ended = CliRunner().invoke(app, ["prove", "a", "t"], catch_exceptions=False)
     assert (ended.stderr, ended.exit_code) == ("", 1)
+
+
+INTERRUPTED_AT_IMPORT = """
+import importlib.abc, os, runpy, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name == "tools.teller.command":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("tools.teller", run_name="__main__")
+"""
+
+
+def test_ctrl_c_while_the_command_begins_is_no_traceback() -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AT_IMPORT]
+    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
 def test_a_profile_that_isnt_there_is_no_matter_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:

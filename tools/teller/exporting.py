@@ -9,11 +9,10 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
@@ -27,6 +26,7 @@ from tools.teller.export_rows import COLUMNS, Row, account_rows, entry_rows, typ
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.operator import Operator, subcommand
 from tools.teller.printed_tables import table
+from tools.teller.processes import processes
 from tools.teller.progress import progress_bar
 
 SEGMENTS = 64
@@ -80,13 +80,9 @@ def export(
     """
     names = operator.deployment
     until = timestamp(datetime.now(UTC) - LONGEST_POSTING - CLOCK_SKEW)
-    executor = ProcessPoolExecutor(mp_context=get_context("spawn"))
-    try:
-        with progress_bar(operator, "exporting segments", 2 * SEGMENTS) as progress:
-            scan = TableScan(names.name, names.endpoint_url, SEGMENTS)
-            manifest = export_to(directory, State(names.stack_id, until, csv), scan, progress, executor)
-    finally:
-        executor.shutdown(cancel_futures=True)
+    with processes() as executor, progress_bar(operator, "exporting segments", 2 * SEGMENTS) as progress:
+        scan = TableScan(names.name, names.endpoint_url, SEGMENTS)
+        manifest = export_to(directory, State(names.stack_id, until, csv), scan, progress, executor)
     operator.show(manifest, *(f"{name}: {number:,} rows" for name, number in manifest["rows"].items()))
     if manifest["unreadable"]:
         operator.not_well(f"items that can't be read: {manifest['unreadable']:,}. teller jobs run reconcile_accounts")

@@ -4,11 +4,9 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +40,7 @@ from tools.teller.message_queues import MessageQueue, counts_of
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place
 from tools.teller.printed_tables import Rows, table
+from tools.teller.processes import processes
 from tools.teller.progress import progress_bar
 from tools.teller.send import check_regular, send_from, send_rest, time_of_change
 from tools.teller.words import counted
@@ -146,22 +145,12 @@ def _make_history(operator: Operator, file: Path, history: Path | None, into: Pa
     if history is None or into is None:
         raise WrongUse("--history FILE and --into DIRECTORY go together")
     with (
-        _processes() as executor,
+        processes() as executor,
         progress_bar(operator, "making the history", number_of_buckets(history)) as progress,
     ):
         manifest = make(file, history, into, progress, executor)
     made = f"{counted(manifest['entries'], 'entry', 'entries')} of {counted(manifest['accounts'], 'account')}"
     operator.show(manifest, f"{made}, in {into}. Then import {into / 'accounts.jsonl'}")
-
-
-@contextmanager
-def _processes() -> Iterator[ProcessPoolExecutor]:
-    """One for each CPU."""
-    executor = ProcessPoolExecutor(mp_context=get_context("spawn"))
-    try:
-        yield executor
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def _totals(text: str) -> dict[str, Decimal]:
@@ -180,8 +169,8 @@ def _totals(text: str) -> dict[str, Decimal]:
 def _checked(operator: Operator, file: Path) -> CheckedAccounts:
     has_units = operator.deployment.parameters.get("MinorUnits") == "on"
     size = file.stat().st_size
-    processes = _processes() if size > ONE_PROCESS_BYTES else nullcontext()
-    with processes as executor, progress_bar(operator, "checking", size) as progress:
+    several = processes() if size > ONE_PROCESS_BYTES else nullcontext()
+    with several as executor, progress_bar(operator, "checking", size) as progress:
         found = checked(file, MINOR_UNITS.get if has_units else no_minor_units, progress, executor)
     if found.wrong:
         raise _refused(file, found.wrong, found.problems)
