@@ -101,15 +101,14 @@ SHARDS_OF_A_HUNDRED = SHARDS_OF_A_WORKER
 """Each of them is chosen for some of the hundred payers."""
 
 
-def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing() -> None:
+def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing(every_case: bool) -> None:
     """In virtual time. When groups waited in the lines of all the accounts that they had lost, it was a quarter."""
-    one, ten, slow = (
-        mesh.Run(mesh.mesh(50), workers, 300, latency=latency).result
-        for workers, latency in ((1, mesh.FAST), (10, mesh.FAST), (10, mesh.SLOW))
-    )
+    one, ten = (mesh.Run(mesh.mesh(50), workers, 300, latency=mesh.FAST).result for workers in (1, 10))
     assert ten.per_second > 0.7 * one.per_second
     assert ten.write_units < 2 * one.write_units
-    assert ten.delivered_twice == slow.delivered_twice == 0
+    assert ten.delivered_twice == 0
+    if every_case:
+        assert mesh.Run(mesh.mesh(50), 10, 300, latency=mesh.SLOW).result.delivered_twice == 0
 
 
 class Costs:
