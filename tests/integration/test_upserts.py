@@ -26,7 +26,7 @@ from conditional_writes.upserts import (
 )
 from conditional_writes.upserts.clocks import MAP_MARK, clocks_attribute
 from conditional_writes.upserts.plan import RecentDepths
-from conditional_writes.upserts.tidying import clock_bytes
+from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, clock_bytes
 from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
 
@@ -92,9 +92,10 @@ def test_whatever_is_missing_is_made(profiles: Profiles, assumed: Assumed, depth
         for step in path[max(there, 0) :]:
             inside[step] = {}
             inside = inside[step]
-        inside["new"] = 5
+        again = profiles.requests(MapEntry((*path, "again"), 6, as_of), name=name, assumed=Assumed.ALL)
+        inside |= {"new": 5, "again": 6}
         assert profiles.maps(name) == expected
-        assert requests <= 2
+        assert (requests <= 2, again) == (True, 1)
 
 
 def test_adaptive_learns_what_was_there_and_changes_its_mind_after_two_surprises(profiles: Profiles) -> None:
@@ -155,8 +156,9 @@ def test_a_floor_deep_inside_stays(profiles: Profiles) -> None:
 
 def test_of_the_entries_of_a_request_the_earlier_ones_may_be_erased(profiles: Profiles) -> None:
     erase(profiles.client, profiles.key("alice"), at(2))
-    profiles.upsert(theme("dark", 1), MapEntry(("preferences", "size"), 1, at(3)), assumed=Assumed.NONE)
-    assert profiles.maps() == {"preferences": {"size": 1}}
+    later = MapEntry(("preferences", "size"), 1, at(3)), MapEntry(("photos", "1"), 1, at(3))
+    profiles.upsert(theme("dark", 1), *later, assumed=Assumed.NONE)
+    assert profiles.maps() == {"preferences": {"size": 1}, "photos": {"1": 1}}
 
 
 def test_a_removal_is_remembered(profiles: Profiles) -> None:
@@ -236,6 +238,9 @@ def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(prof
     profiles.upsert(chunk(8))
     with pytest.raises(ItemTooLarge):
         profiles.upsert(*(chunk(number) for number in range(20)), name="new")
+    profiles.plant({"notes": "x" * 390_000})
+    with pytest.raises(ItemTooLarge):
+        profiles.upsert(chunk(0))
 
 
 def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:
@@ -348,10 +353,14 @@ def test_a_removal_is_remembered_for_its_time(profiles: Profiles, today: list[da
     names = [f"d-{number}" for number in range(60)]
     for name in names:
         profiles.upsert(MapEntry(("devices", name), REMOVED, START), forget_after=MONTH)
+        if profiles.stored()[REMOVED_BYTES] > MOST_REMOVED_BYTES:
+            profiles.upsert(MapEntry(("devices", "kept"), 1, START), assumed=Assumed.NONE)  # by one who never forgets
+            assert profiles.requests(MapEntry(("devices", "kept"), 1, at(0.5)), forget_after=MONTH) == 1
+    profiles.upsert(MapEntry(("devices", "kept"), 2, START), forget_after=timedelta.max)
     today[0] = START + MONTH
     profiles.upsert(MapEntry(("devices", "one more"), REMOVED, today[0]), forget_after=MONTH)
     profiles.upsert(*(MapEntry(("devices", name), 1, at(-1)) for name in names), forget_after=MONTH)
-    assert profiles.maps() == {"devices": {}}
+    assert profiles.maps()["devices"].keys() == {"kept"}
 
 
 def test_a_name_with_a_thousand_maps_inside_can_be_removed(profiles: Profiles) -> None:
@@ -383,8 +392,9 @@ def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[d
     names = [f"{number:04}" + "x" * 240 for number in range(1_300)]
     for batch in itertools.batched(names, 100):
         profiles.upsert(*(MapEntry(("a", name), REMOVED, START) for name in batch))  # by a writer who never forgets
-    with pytest.raises(ItemTooLarge):
-        profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=MONTH)
+    for forget_after in (MONTH, None):
+        with pytest.raises(ItemTooLarge):
+            profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=forget_after)
     today[0] = at(2) + MONTH
     profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=MONTH)
     assert profiles.stored().keys() >= {"a"}
@@ -410,10 +420,12 @@ def test_without_a_clock_no_time_decides_between_an_entry_and_a_map(profiles: Pr
         profiles.upsert(inside, name="bob")
 
 
-@pytest.mark.parametrize(("forget_after", "counted"), [(MONTH, clock_bytes(["accent"])), (None, None)])
-def test_an_entry_that_becomes_a_map_may_leave_a_floor_which_counts_as_a_removal(
+@pytest.mark.parametrize(("forget_after", "counted"), [(MONTH, clock_bytes(["accent"] * 2)), (None, None)])
+def test_an_entry_that_becomes_a_map_and_a_removal_are_counted_if_removals_are_forgotten(
     profiles: Profiles, forget_after: timedelta | None, counted: int | None
 ) -> None:
     profiles.upsert(theme("dark", 1))
-    profiles.upsert(MapEntry(("preferences", "theme", "accent"), "blue", at(2)), forget_after=forget_after)
+    for value, seconds in (("blue", 2), ("green", 2.5), (REMOVED, 3)):
+        inside = MapEntry(("preferences", "theme", "accent"), value, at(seconds))
+        profiles.upsert(inside, forget_after=forget_after)
     assert profiles.stored().get(REMOVED_BYTES) == counted

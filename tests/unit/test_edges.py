@@ -25,6 +25,7 @@ from conditional_writes.upserts.clocks import (
 from conditional_writes.upserts.edit import Edit, check_size
 from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES
+from conditional_writes.upserts.plan import RecentDepths
 from conditional_writes.upserts.reshape import bytes_in_the_end
 from conditional_writes.upserts.tidying import clock_bytes, removed_bytes, tidied
 
@@ -207,7 +208,7 @@ def test_a_request_has_as_many_entries_as_its_expressions_have_room_for() -> Non
     assert sizes(deep, deep, deep, (*deep[:16], "y"), ("z",)) == [5]  # the condition's characters
     assert sizes(deep, deep, deep, (*deep[:16], "y"), ("z",), ("one more",)) == [5, 1]
     assert (sizes(), sizes(deep * 2)) == ([], [1])
-    around = MapEntry(("map-1", "b"), 1)
+    around = MapEntry(("map-1", "b", "c"), 1)
     requests = [*in_requests([*entries(*(("a",),) * 111), MapEntry(("map-1", "b", "c", "d"), 1), around])]
     assert [len(request) for request in requests] == [111, 1, 1]
 
@@ -221,6 +222,13 @@ def test_an_edit_is_full_while_its_expressions_have_room_for_one_more_change() -
     deep = tuple(map(str, range(20)))
     assert most(lambda edit, number: edit.put(("a", f"e-{number}"), number)) == 201
     assert most(lambda edit, number: edit.expect_as_found((*deep, f"e-{number}"))) == 26
+
+
+def test_the_depths_of_the_thousand_paths_that_were_used_last_are_remembered() -> None:
+    depths = RecentDepths()
+    for name in (*map(str, range(1_000)), "0", "new"):
+        depths.learn("Profiles", (name,), 0)
+    assert [depths.expected("Profiles", (name,)) for name in ("0", "1", "2", "999", "new")] == [0, 1, 0, 0, 0]
 
 
 def test_what_is_missing_is_no_change_to_drop() -> None:
