@@ -198,6 +198,7 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank, command
     assert "\nteller dead-letters redrive transactions --edit --about store t-3\n" in ended.out
     never = command.json("transaction", "store", "t-9", status=1)
     assert (never["state"], never["account_exists"], never["dead_letters"]) == ("not seen", True, [])
+    assert never["queues"].keys() == {"transactions", "administration"}
     assert json.dumps(payment("t-3", "12,50", "store")) in [
         letter.body for letter in bank.transactions.take_dead_letters()
     ]
