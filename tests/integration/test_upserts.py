@@ -5,6 +5,7 @@ import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, cast
 from unittest import mock
 
@@ -99,9 +100,10 @@ def test_whatever_is_missing_is_made(profiles: Profiles, assumed: Assumed, depth
 
 
 def test_adaptive_learns_what_was_there_and_changes_its_mind_after_two_surprises(profiles: Profiles) -> None:
-    fresh = [profiles.requests(theme("dark"), name=number) for number in range(10)]
-    again = [profiles.requests(theme("blue"), name=number) for number in range(10)]
-    mixed = [profiles.requests(theme("red"), name=number) for number in (1, 2, "new", 3, 4, "new 2", 5, 6)]
+    entry = partial(MapEntry, ("a", "b", "c", "d"))
+    fresh = [profiles.requests(entry("dark"), name=number) for number in range(10)]
+    again = [profiles.requests(entry("blue"), name=number) for number in range(10)]
+    mixed = [profiles.requests(entry("red"), name=number) for number in (1, 2, "new", 3, 4, "new 2", 5, 6)]
     assert fresh == [2] + [1] * 9
     assert again == [2, 2] + [1] * 8
     assert mixed == [1, 1, 2, 1, 1, 2, 1, 1]
@@ -379,13 +381,17 @@ def test_once_a_map_is_being_dropped_nothing_earlier_comes_into_it(profiles: Pro
     paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
     for batch in itertools.batched(paths, 100):
         profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
+    profiles.upsert(MapEntry(("data", "chunk"), "x" * 250_000))
+    with pytest.raises(ItemTooLarge):  # in the end
+        profiles.upsert(MapEntry(("a", "many"), "x" * 200_000, at(3)))
+    assert len(profiles.maps()["a"]["many"]) == 300
     dropping = iter(UpsertInRequests(profiles.client, profiles.key("alice"), [MapEntry(("a", "many"), REMOVED, at(3))]))
     next(dropping)  # a part
     assert 0 < len(profiles.maps()["a"]["many"]) < 300
-    assert profiles.upsert(MapEntry(("a", "many", "m-new", "x"), 2, at(2)))[:2] == (0, 1)
+    assert profiles.upsert(MapEntry(("a", "many", "m-new", "x"), 2, at(2.999998)))[:2] == (0, 1)
     assert "m-new" not in profiles.maps()["a"]["many"]
     list(dropping)
-    assert profiles.maps() == {"a": {}}
+    assert profiles.maps()["a"] == {}
 
 
 def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[datetime]) -> None:

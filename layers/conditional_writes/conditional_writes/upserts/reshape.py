@@ -51,7 +51,6 @@ def reshaped(key: Key, entries: Sequence[MapEntry], edit: Edit) -> Reshaped:
             superseded.append(entry)
             continue
         with_it = edit.copy()
-        with_it.make_maps(entry.path[:-1], "" if entry.as_of is None else time_text(entry.as_of))
         is_whole = _make_room(with_it, entry)
         if is_whole:
             (written if _set_entry(with_it, entry) else superseded).append(entry)
