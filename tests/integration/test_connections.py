@@ -30,7 +30,7 @@ SLOW = "a part, and no more until the time-out"
 
 ANSWERS: dict[str, list[bytes]] = {
     "plain": [PLAIN],
-    "in pieces": [PLAIN[:1], PLAIN[1:18], PLAIN[18:38], PLAIN[38:40], PLAIN[40:45], PLAIN[45:]],
+    "in pieces": [PLAIN[:1], PLAIN[1:18], PLAIN[18:38], PLAIN[38:40], PLAIN[40:45], PLAIN[45:-1], PLAIN[-1:]],
     "of a megabyte": [OK + b"Content-Length: 1000021\r\n\r\n" + b" " * 1_000_000 + BODY],
     "a refusal": [b'HTTP/1.1 400 Bad Request\r\nContent-Length: 34\r\n\r\n{"__type": "ValidationException" }'],
     "a failure": [b"HTTP/1.1 503 \r\nContent-Length: 0\r\n\r\n"],
@@ -227,12 +227,16 @@ def test_a_part_of_an_answer_is_none(part: bytes, client_of: ClientOf) -> None:
         assert [outcome(client) for _ in range(3)] == [["a"], ConnectionClosedError, ["b"]]
 
 
+@pytest.mark.parametrize("headers", [{}, {"host": "as.signed"}, {"HOST": "as.signed", "accept-encoding": "gzip"}])
 @pytest.mark.parametrize("place", ["http://127.0.0.1:{}", "http://LOCALHOST:{}/a/b", "http://user@localhost:{}/"])
-def test_a_request_has_the_lines_and_the_body_that_botocore_sends(place: str, client_of: ClientOf) -> None:
+def test_a_request_has_the_lines_and_the_body_that_botocore_sends(
+    place: str, headers: dict[str, str], client_of: ClientOf
+) -> None:
     """But for what changes with each request, and the order: the first one is botocore's."""
     changing = (b"authorization:", b"x-amz-date:", b"amz-sdk-invocation-id:")
     with Server([[PLAIN]] * 3).running() as server:
         client = client_of(place.format(server.url.rpartition(":")[2]))
+        client.meta.events.register("before-send.dynamodb", lambda request, **_: request.headers.update(headers))
         for _ in range(3):
             client.list_tables(ExclusiveStartTableName="caf\u00e9", Limit=5)
     assert server.connections == 1

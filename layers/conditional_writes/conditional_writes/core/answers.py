@@ -109,9 +109,11 @@ def _exchange(sock: Any, request: bytes) -> "Answer":
 def bytes_of(request: AWSPreparedRequest, body: bytes) -> bytes:
     """The whole request. Raises ValueError for a header that would be two."""
     url = urlsplit(request.url)
-    target = url._replace(scheme="", netloc="", path=url.path or "/", fragment="").geturl()
+    target = url._replace(scheme="", netloc="").geturl()
     host = url.netloc.rpartition("@")[2].lower().removesuffix(DEFAULT_PORTS[url.scheme])
-    lines = [f"{request.method} {target} HTTP/1.1", f"Host: {host}", "Accept-Encoding: identity"]
+    lines = [f"{request.method} {target} HTTP/1.1"]
+    lines += [] if "Host" in request.headers else [f"Host: {host}"]  # awscrt, which signs if it is installed, sets it
+    lines += [] if "Accept-Encoding" in request.headers else ["Accept-Encoding: identity"]
     for name, value in request.headers.items():
         lines.append(f"{name}: {value.decode('latin-1') if isinstance(value, bytes) else value}")
     head = "\r\n".join([*lines, "", ""])
