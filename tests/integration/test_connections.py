@@ -158,8 +158,11 @@ async def awaited_session(verify: str | bool = True) -> AsyncIterator[connection
     """As that of a client of aiobotocore's, which isn't needed for these requests."""
     before = mock.AsyncMock(_verify=verify, _cert_file=None)
     session = connections.QuickSession(before)
-    yield session
-    await session.close()
+    try:
+        yield session
+    finally:
+        await session.close()
+        await asyncio.sleep(0.05)  # the loop closes the sockets
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
