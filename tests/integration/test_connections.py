@@ -8,14 +8,18 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
 import pytest
-from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest, HeadersDict
+from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, EndpointConnectionError
 from botocore.httpsession import URLLib3Session
 
+from conditional_writes import dynamodb_client
 from conditional_writes.asyncio import connections
 from conditional_writes.core import answers
 from conditional_writes.core.client import new_client
@@ -324,3 +328,28 @@ def test_threads_have_their_own_answers(client_of: ClientOf) -> None:
         client = client_of(server.url)
         answers = pool.map(lambda name: client.list_tables(ExclusiveStartTableName=name)["TableNames"], names)
         assert [*answers] == [[name] for name in names]
+
+
+@pytest.mark.parametrize("token", [None, "a-session-token"])
+@pytest.mark.parametrize(
+    "url", ["http://localhost:8000/", "https://dynamodb.eu-central-1.amazonaws.com/", "https://X.Y:443/"]
+)
+def test_a_request_is_signed_as_botocore_signs_it(url: str, token: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: datetime(2026, 1, 2, tzinfo=UTC))
+    signed = []
+    for auth in (SigV4Auth, answers.QuickAuth):
+        headers = {
+            "X-Amz-Target": "DynamoDB_20120810.GetItem",
+            "X-Amzn-Trace-Id": "a",
+            "User-Agent": "a  b",
+            "X-A": " b  c ",
+        }
+        request = AWSRequest("POST", url, headers, '{"a":"\u00e9"}'.encode(), auth_path="/")
+        auth(Credentials("key", "secret", token), "dynamodb", "eu-central-1").add_auth(request)
+        signed.append(sorted((name, str(value)) for name, value in request.headers.items()))
+    assert signed[0] == signed[1]
+
+
+def test_the_librarys_clients_sign_so() -> None:
+    """A client that awscrt would sign for keeps it."""
+    assert dynamodb_client().meta.config.signature_version == answers.SIGNATURE_VERSION == "conditional-writes-v4"

@@ -19,9 +19,10 @@ import queue
 import re
 from collections.abc import Callable, Generator, Iterator
 from decimal import Decimal
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, override
 from urllib.parse import urlsplit
 
+from botocore.auth import AUTH_TYPE_MAPS, SIGNED_HEADERS_BLACKLIST, SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
@@ -108,10 +109,8 @@ def _exchange(sock: Any, request: bytes) -> "Answer":
 
 def bytes_of(request: AWSPreparedRequest, body: bytes) -> bytes:
     """The whole request. Raises ValueError for a header that would be two."""
-    url = urlsplit(request.url)
-    target = url._replace(scheme="", netloc="").geturl()
-    host = url.netloc.rpartition("@")[2].lower().removesuffix(DEFAULT_PORTS[url.scheme])
-    lines = [f"{request.method} {target} HTTP/1.1"]
+    line, host = _line_and_host(request.method, request.url)
+    lines = [line]
     lines += [] if "Host" in request.headers else [f"Host: {host}"]  # awscrt, which signs if it is installed, sets it
     lines += [] if "Accept-Encoding" in request.headers else ["Accept-Encoding: identity"]
     for name, value in request.headers.items():
@@ -120,6 +119,35 @@ def bytes_of(request: AWSPreparedRequest, body: bytes) -> bytes:
     if not head.count("\r") == head.count("\n") == len(lines) + 1:
         raise ValueError("a header of the request has a line break")
     return head.encode("latin-1") + body
+
+
+@functools.lru_cache(64)
+def _line_and_host(method: str, address: str) -> tuple[str, str]:
+    """A request's first line and its host, as botocore spells them."""
+    url = urlsplit(address)
+    host = url.netloc.rpartition("@")[2].lower().removesuffix(DEFAULT_PORTS[url.scheme])
+    return f"{method} {url._replace(scheme='', netloc='').geturl()} HTTP/1.1", host
+
+
+class _Headers(dict[str, str]):
+    def get_all(self, name: str) -> list[str]:
+        return [self[name]]
+
+
+class QuickAuth(SigV4Auth):
+    """botocore's signature. botocore collects the headers, twice, in an object for e-mails."""
+
+    @override
+    def headers_to_sign(self, request: Any) -> Any:
+        lower = ((name.lower(), value) for name, value in request.headers.items())
+        headers = _Headers({name: value for name, value in lower if name not in SIGNED_HEADERS_BLACKLIST})
+        headers.setdefault("host", _line_and_host(request.method, request.url)[1])
+        return headers
+
+
+SIGNATURE_VERSION = "conditional-writes-v4" if AUTH_TYPE_MAPS["v4"] is SigV4Auth else "v4"
+"""The setting of a client that signs so. If awscrt is installed, it signs."""
+AUTH_TYPE_MAPS.setdefault(SIGNATURE_VERSION, QuickAuth)
 
 
 class Answer(NamedTuple):

@@ -15,7 +15,7 @@ from botocore.handlers import BUILTIN_HANDLERS
 from botocore.loaders import JSONFileLoader, Loader
 from botocore.session import Session
 
-from conditional_writes.core.answers import send_quickly
+from conditional_writes.core.answers import SIGNATURE_VERSION, send_quickly
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -48,7 +48,7 @@ SLOWEST_CALL_SECONDS = MAXIMUM_ATTEMPTS * (ADDRESSES * CONNECT_SECONDS + READ_SE
 """The longest that one call takes: all its attempts are slow, and so are the pauses between them."""
 
 
-QUICK = {"parameter_validation": False}
+QUICK = {"parameter_validation": False, "signature_version": SIGNATURE_VERSION}
 """Settings of clients for this library. `as_request` makes valid parameters, and botocore's own validation would take a
 twentieth of a request's CPU time."""
 
