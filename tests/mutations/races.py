@@ -221,7 +221,7 @@ RACES = [
         "an upsert that doesn't ask for the clock of what it replaces",
         EDIT,
         "            self.limit(place, later.entry)\n",
-        "            pass\n",
+        """            self.limit(place, "~")\n""",
         "of two values of one entry",
     ),
     Race(
