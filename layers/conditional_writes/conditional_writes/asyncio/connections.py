@@ -13,16 +13,10 @@ from collections import defaultdict
 from typing import Any, override
 from urllib.parse import urlsplit
 
-from botocore.exceptions import (
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ReadTimeoutError,
-    SSLError,
-)
+from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, SSLError
 from botocore.httpsession import get_cert_path
 
-from conditional_writes.core.answers import Answer, bytes_of, received
+from conditional_writes.core.answers import DEFAULT_PORTS, Answer, bytes_of, no_answer, received
 from conditional_writes.core.client import CONNECT_SECONDS, CONNECTIONS, READ_SECONDS
 
 
@@ -54,10 +48,8 @@ class QuickSession:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 answer = await connection.exchange(bytes_of(request, request.body))
-        except TimeoutError as error:
-            raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionClosedError(endpoint_url=request.url, request=request, error=error) from error
+            raise no_answer(request, error) from error
         finally:
             if connection.is_open:
                 idle.append(connection)
@@ -73,7 +65,7 @@ class QuickSession:
                 _, connection = await asyncio.get_running_loop().create_connection(
                     _Connection,
                     url.hostname or "",
-                    url.port or (443 if is_secure else 80),
+                    url.port or DEFAULT_PORTS[url.scheme],
                     ssl=self._tls if is_secure else None,
                 )
         except TimeoutError as error:

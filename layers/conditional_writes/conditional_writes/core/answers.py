@@ -33,7 +33,7 @@ READS = {"get_item": "Item", "query": "Items", "scan": "Items", "batch_get_item"
 
 PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ((?:2|4|5)\d\d)[^\r\n]*\r\n((?:[\w-]+:[^\r\n]*\r\n)*)\r\n")
 MAXIMUM_HEAD_BYTES = 65_536
-DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 RECEIVED_BYTES = 65_536
 """The most that is taken from a socket at once."""
 
@@ -61,10 +61,8 @@ class QuickSession:
         try:
             answer = _exchange(connection.sock, bytes_of(request, body))
             is_kept = answer.is_kept
-        except TimeoutError as error:
-            raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionClosedError(endpoint_url=request.url, request=request, error=error) from error
+            raise no_answer(request, error) from error
         finally:
             if not is_kept:
                 connection.close()
@@ -107,6 +105,13 @@ def _exchange(sock: Any, request: bytes) -> "Answer":
         return answer
 
 
+def no_answer(request: AWSPreparedRequest, error: Exception) -> ReadTimeoutError | ConnectionClosedError:
+    """botocore's error of a request that was sent, and got no answer."""
+    if isinstance(error, TimeoutError):
+        return ReadTimeoutError(endpoint_url=request.url, error=error)
+    return ConnectionClosedError(endpoint_url=request.url, request=request, error=error)
+
+
 def bytes_of(request: AWSPreparedRequest, body: bytes) -> bytes:
     """The whole request. Raises ValueError for a header that would be two."""
     line, host = _line_and_host(request.method, request.url)
@@ -125,7 +130,7 @@ def bytes_of(request: AWSPreparedRequest, body: bytes) -> bytes:
 def _line_and_host(method: str, address: str) -> tuple[str, str]:
     """A request's first line and its host, as botocore spells them."""
     url = urlsplit(address)
-    host = url.netloc.rpartition("@")[2].lower().removesuffix(DEFAULT_PORTS[url.scheme])
+    host = url.netloc.rpartition("@")[2].lower().removesuffix(f":{DEFAULT_PORTS[url.scheme]}")
     return f"{method} {url._replace(scheme='', netloc='').geturl()} HTTP/1.1", host
 
 
