@@ -1,7 +1,7 @@
 """Synchronous posting: transactions are posted, and their outcomes answered, in one call. The poster is the queue's.
 
-The answer never contradicts the journal. It says `unknown` if AWS didn't say whether a transaction was posted, and
-`busy` if nothing was tried: then nothing was recorded.
+The answer never contradicts the journal. It says `unknown` if the transaction may have been posted, and `busy` if it
+is sure that nothing was recorded.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,10 @@ class State(StrEnum):
     WAITING = "waiting"
     """The message refers to an account or a transaction that isn't there yet. Nothing was recorded."""
     BUSY = "busy"
-    """No time was left to try, or AWS didn't answer a read. Nothing was recorded: send it again, under the same id."""
+    """No time was left to try, a read before the commit failed, or too many commits were ahead in an account's line.
+    Nothing was recorded: send it again, under the same id."""
     UNKNOWN = "unknown"
-    """AWS didn't say in time whether it was posted: ask, or send it again, under the same id."""
+    """AWS didn't answer the commit in time, or another error ended it: ask, or send it again, under the same id."""
 
 
 class Poster(Protocol):

@@ -43,7 +43,7 @@ def decode_text(body: str) -> PostRequest:
 
 
 def decode_event(event: Any) -> PostRequest:
-    """The request in an event, whose numbers Lambda has made floating-point numbers. Raises InvalidMessage.
+    """The request in an event. Lambda has made floats of numbers with a point or an exponent. Raises InvalidMessage.
 
     A number that may have lost one of its first four decimals by that is refused.
     """
