@@ -13,7 +13,7 @@ from ledger.core.transaction_types import decode
 from tests.support import refusals
 from tests.support.samples import posting_body, reversal_body, transaction_body, transfer_body
 from tests.unit.test_teller_accounts import entry, statement_of
-from tools.teller.accounts import FORMULAS
+from tools.teller.statement import FORMULAS
 
 UNSEEN: dict[str, tuple[str, int]] = {
     "a zero-width space": ("order\u200b", 6),

@@ -15,6 +15,7 @@ from tools.teller import (
     profile,
     prove,
     send,
+    statement,
     status,
     transaction,
 )
@@ -41,6 +42,7 @@ def teller() -> None:
 status.add_to(app)
 send.add_to(app)
 accounts.add_to(app)
+statement.add_to(app)
 transaction.add_to(app)
 profile.add_to(app)
 prove.add_to(app)

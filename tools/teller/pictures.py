@@ -16,11 +16,11 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from tools.teller.accounts import statement
 from tools.teller.job_records import JOBS
 from tools.teller.job_runs import begin, event_of
 from tools.teller.message_queues import MessageQueue, counts_of
 from tools.teller.operator import Operator
+from tools.teller.statement import statement
 from tools.teller.status import status
 from tools.teller.transaction import transaction
 
