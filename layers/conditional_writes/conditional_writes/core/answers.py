@@ -86,7 +86,7 @@ def _idle_connection(pool: Any) -> Any:
         connection = pool.pool.get(block=False)
     except (AttributeError, queue.Empty):  # there is no pool, or all its connections are in use
         return None
-    if connection is not None and connection.is_connected:
+    if getattr(connection, "is_connected", False):  # those of urllib3 1.26 don't say so
         return connection
     pool._put_conn(connection)
     return None
