@@ -1,5 +1,6 @@
 """A change that may have been made isn't made twice, however its answer was damaged, in each of the SDK's modes."""
 
+import gzip
 import json
 import zlib
 from types import SimpleNamespace
@@ -56,6 +57,9 @@ DAMAGED: dict[str, Any] = {
     "no body": (200, b"", {}),
     "no JSON": (200, NO_JSON, {}),
     "JSON that is no object": (200, b"null", {}),
+    "a compressed page": (200, gzip.compress(NO_JSON), {}),
+    "an object that is no UTF-8": (200, b'{"Attributes": "caf\xe9"}', {}),
+    "an internal error that is no UTF-8": (500, b"\xff", {}),
     "an internal error that is no object": (500, b"[]", {}),
     "an internal error": (500, b"{}", {}),
     "too many requests": (429, b"{}", {}),

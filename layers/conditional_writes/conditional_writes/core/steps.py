@@ -253,22 +253,31 @@ def take_found(response_dict: Any = None, customized_response_dict: Any = None, 
 def take_from_body(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
     """A handler of botocore's event `before-parse`, which leaves botocore the rest of the body. Raises NoTurn.
 
-    A body that is JSON and no object is emptied, for `note_try`: botocore's parser would fail on it with an
-    AttributeError, and nobody would learn that the write may have been made.
+    A body that botocore's parser would fail on is emptied, for `note_try`: nobody would learn that the write may have
+    been made.
     """
     if response_dict is None:
         return
     body = response_dict["body"]
-    if not body.startswith(b"{"):
-        with contextlib.suppress(ValueError):
-            if not isinstance(json.loads(body), dict):
-                response_dict["body"] = b""
+    if _breaks_parser(body):
+        response_dict["body"] = b""
     if customized_response_dict is None:
         return
     if response_dict["status_code"] == 200:
         customized_response_dict[_BODY] = response_dict["body"]
     elif response_dict["status_code"] == 400 and len(body) > LARGE_BYTES:
         _take_refused_items(response_dict, customized_response_dict)
+
+
+def _breaks_parser(body: bytes) -> bool:
+    """JSON that is no object, and what isn't UTF-8, as a compressed page: botocore raises an error that is no SDK's."""
+    try:
+        text = body.decode()
+        return not text.startswith("{") and not isinstance(json.loads(text), dict)
+    except UnicodeDecodeError:
+        return True
+    except ValueError:
+        return False
 
 
 def _take_refused_items(response_dict: Any, customized_response_dict: Any) -> None:
