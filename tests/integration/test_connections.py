@@ -226,6 +226,45 @@ def test_no_connection_is_said_so() -> None:
     asyncio.run(connect(f"http://127.0.0.1:{port}"))
 
 
+def test_the_next_address_is_tried_if_one_doesnt_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by calls that block: of a VPC endpoint's addresses that of one zone may be down."""
+    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.1)
+
+    async def ask(url: str) -> bytes:
+        async with awaited_session() as session:
+            return (await session._exchange(request_to(url))).body
+
+    with Server([[PLAIN]]).running() as server, contextlib.ExitStack() as closed:
+        full = closed.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())]
+        closed.enter_context(socket.create_connection(full.getsockname()))
+        port = int(server.url.rpartition(":")[2])
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [*found, (*found[0][:4], ("127.0.0.1", port))])
+        assert asyncio.run(ask("http://of.two.zones")) == BODY
+
+
+@pytest.mark.parametrize("pieces", [[PLAIN], [PLAIN[:30], PLAIN[30:45], PLAIN[45:]]])
+def test_pieces_have_their_time_and_are_taken_after_it_if_the_loop_was_busy(
+    pieces: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exchange() -> bytes:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: now)
+        connection, request = connections._Connection(), request_to("http://localhost")
+        connection.connection_made(mock.Mock())
+        session = connections.QuickSession(mock.AsyncMock())
+        session._idle[request.url].append(connection)
+        task = loop.create_task(session._exchange(request))
+        for piece in pieces:
+            await asyncio.sleep(0)
+            now += 2 * connections.READ_SECONDS
+            loop.call_soon(connection.data_received, piece)
+        return (await task).body
+
+    assert asyncio.run(exchange()) == BODY
+
+
 @pytest.mark.parametrize("part", [PLAIN[:30], PLAIN[:-5]])
 def test_a_part_of_an_answer_is_none(part: bytes, client_of: ClientOf) -> None:
     """botocore parses what has come."""

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import trustme
 from botocore.exceptions import SSLError
-from botocore.httpsession import DEFAULT_CA_BUNDLE
+from botocore.httpsession import DEFAULT_CA_BUNDLE, URLLib3Session
 
+from conditional_writes.asyncio import connections
 from conditional_writes.core.answers import Answer, send_quickly
 from conditional_writes.core.client import new_client
 from tests.integration.test_connections import awaited_session, request_to
@@ -89,6 +90,14 @@ def test_awaited_requests_are_as_careful(proxy: TlsProxy, bundle: Path) -> None:
     assert asyncio.run(ask(str(bundle))).headers["content-length"]
     with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
         asyncio.run(ask(DEFAULT_CA_BUNDLE))
+
+
+def test_awaited_requests_take_the_authorities_that_botocore_takes() -> None:
+    """Python's default context refuses what lacks an extension, as authorities of companies do."""
+    taken = URLLib3Session()._get_ssl_context()
+    ours = connections._tls_of(URLLib3Session())
+    assert (ours.verify_flags, ours.verify_mode, ours.options) == (taken.verify_flags, taken.verify_mode, taken.options)
+    assert ours.check_hostname
 
 
 def test_authorities_are_loaded_again_when_their_file_changes(

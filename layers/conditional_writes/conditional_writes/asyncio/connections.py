@@ -5,16 +5,19 @@ that has a proxy, a certificate of its own or no check of the server's keeps aio
 """
 
 import asyncio
+import contextlib
 import functools
 import http.client
 import importlib
+import socket
 import ssl
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, override
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, SSLError
-from botocore.httpsession import get_cert_path
+from botocore.httpsession import create_urllib3_context, get_cert_path
 
 from conditional_writes.core.answers import DEFAULT_PORTS, Answer, bytes_of, no_answer, received
 from conditional_writes.core.client import CONNECT_SECONDS, CONNECTIONS, READ_SECONDS
@@ -46,35 +49,33 @@ class QuickSession:
             idle.pop()
         connection = idle.pop() if idle else await self._connect(request.url)
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                answer = await connection.exchange(bytes_of(request, request.body))
+            return await connection.exchange(bytes_of(request, request.body))
         except (OSError, http.client.HTTPException) as error:
             raise no_answer(request, error) from error
         finally:
             if connection.is_open:
                 idle.append(connection)
-        return answer
 
     async def _connect(self, address: str) -> "_Connection":
+        """To the first of the host's addresses that takes it: a VPC endpoint has one a zone."""
         url = urlsplit(address)
-        is_secure = url.scheme == "https"
-        if is_secure and self._tls is None:
-            self._tls = ssl.create_default_context(cafile=get_cert_path(self._session._verify))
+        port, tls = url.port or DEFAULT_PORTS[url.scheme], dict[str, Any]()
+        if url.scheme == "https":
+            self._tls = self._tls or _tls_of(self._session)
+            tls = {"ssl": self._tls, "server_hostname": url.hostname}
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    _Connection,
-                    url.hostname or "",
-                    url.port or DEFAULT_PORTS[url.scheme],
-                    ssl=self._tls if is_secure else None,
-                )
+            found = await asyncio.get_running_loop().getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)
+            *others, last = [place for *_, place in found]
+            for place in others:
+                with contextlib.suppress(OSError):
+                    return await _connection_to(place, tls)
+            return await _connection_to(last, tls)
         except TimeoutError as error:
             raise ConnectTimeoutError(endpoint_url=address, error=error) from error
         except ssl.SSLError as error:
             raise SSLError(endpoint_url=address, error=error) from error
         except OSError as error:
             raise EndpointConnectionError(endpoint_url=address, error=error) from error
-        return connection
 
     async def close(self) -> None:
         await self.__aexit__()
@@ -85,6 +86,20 @@ class QuickSession:
                 connection.close()
         self._idle.clear()
         await self._session.__aexit__(*(error or (None, None, None)))
+
+
+def _tls_of(session: Any) -> ssl.SSLContext:
+    """As aiobotocore's. Python's own is stricter than botocore: it refuses the authorities of many companies."""
+    context: ssl.SSLContext = create_urllib3_context()
+    context.check_hostname = True
+    context.load_verify_locations(get_cert_path(session._verify))
+    return context
+
+
+async def _connection_to(place: Sequence[Any], tls: dict[str, Any]) -> "_Connection":
+    async with asyncio.timeout(CONNECT_SECONDS):
+        _, connection = await asyncio.get_running_loop().create_connection(_Connection, *place[:2], **tls)
+    return connection
 
 
 class _Connection(asyncio.Protocol):
@@ -101,14 +116,24 @@ class _Connection(asyncio.Protocol):
         next(self._receiving)
         self._answered = asyncio.get_running_loop().create_future()
         self._transport.write(request)
+        self._timer = self._piece_in_time()
         try:
             return await self._answered
         finally:
+            self._timer.cancel()
             if not self.is_open:
                 self.close()
 
     def close(self) -> None:
         self._transport.abort()
+
+    def _piece_in_time(self) -> asyncio.TimerHandle:
+        """A piece that came in time is taken, also if the loop was busy until later: asyncio.timeout wouldn't."""
+        return asyncio.get_running_loop().call_later(READ_SECONDS, self._fail, TimeoutError())
+
+    def _fail(self, error: Exception) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_exception(error)
 
     @override
     def connection_made(self, transport: Any) -> None:
@@ -121,12 +146,14 @@ class _Connection(asyncio.Protocol):
             self.close()
             return
         try:
+            self._timer.cancel()
             self._receiving.send(data)
+            self._timer = self._piece_in_time()
         except StopIteration as end:
             self.is_open = end.value.is_kept
             self._answered.set_result(end.value)
         except http.client.HTTPException as error:
-            self._answered.set_exception(error)
+            self._fail(error)
 
     @override
     def eof_received(self) -> None:
@@ -135,8 +162,7 @@ class _Connection(asyncio.Protocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_exception(exc or http.client.RemoteDisconnected("the connection was closed"))
+        self._fail(exc or http.client.RemoteDisconnected("the connection was closed"))
 
 
 class _Raw:
