@@ -60,8 +60,8 @@ def _check_floats(field: str, value: Any) -> None:
     match value:
         case float() if _may_be_rounded(value):
             raise InvalidMessage(
-                f"{field}: expected a number of more than {EXACT_FLOAT_DIGITS} digits, or with a fraction from"
-                f" {LARGEST_FLOAT:,} on, as a text, because Lambda would round it"
+                f"{field}: expected a text, because Lambda may round a number with a point or an exponent if it has"
+                f" more than {EXACT_FLOAT_DIGITS} digits, or from {LARGEST_FLOAT:,} on"
             )
         case dict():
             for name, each in value.items():
