@@ -293,7 +293,8 @@ def test_a_function_that_changes_its_request_and_its_items_is_given_the_same_aga
     seen: list[Any] = []
 
     def pay(request: dict[str, Any], observed: Observed) -> Plan[Any]:
-        account: Any = observed[worker.accounts.key("alice")]
+        account: Any
+        [account] = observed.values()
         request["amount"] //= 2
         planned = worker.pay.plan(request, observed)
         seen.append((request["amount"], account["balance"]))
@@ -380,7 +381,7 @@ def test_a_result_that_no_item_has_room_for_is_refused_and_nothing_is_written(un
         return Plan("x" * length, [Put(unseeing.payments.key("p"), {})])
 
     pay = unseeing.once(unseeing.way, much, items=False)
-    with pytest.raises(ValueError, match=r"id='.*': the record with its result has 4\d\d,\d+ bytes") as refused:
+    with pytest.raises(ValueError, match=r"id='.*': the record with its result and messages has") as refused:
         pay(payment())
     [size] = re.findall(r"has ([\d,]+) bytes", str(refused.value))
     length -= int(size.replace(",", "")) - 409_600 - 1
@@ -467,12 +468,7 @@ def stock_of(worker: Worker, config: IdempotencyConfig, run: Callable[[dict[str,
 
 
 def ours_of(worker: Worker, config: IdempotencyConfig) -> Any:
-    return exactly_once(
-        worker.records,
-        config=config,
-        items=lambda payment: [worker.accounts.key(payment["account_id"])],
-        prefix="pay",
-    )(worker.pay.plan)
+    return exactly_once(worker.records, config=config, items=worker.pay._items, prefix="pay")(worker.pay.plan)
 
 
 def new_config() -> IdempotencyConfig:
@@ -500,6 +496,7 @@ def test_a_record_of_stock_powertools_is_replayed_and_ours_by_stock(both: Worker
     stock = stock_of(both, config, lambda request: ran.append(request) or {"by": "stock"})
     ours = ours_of(both, config)
     assert stock(payment(1)) == {"by": "stock"}
+    both.plant(both.tables.record() | {"in_progress_expiration": 1})  # Stock leaves it there.
     assert ours.run(payment(1)) == Ran({"by": "stock"}, replayed=True)
     assert ours(payment(2)) == {"balance": "70", "paid": 30}
     assert stock(payment(2)) == {"balance": "70", "paid": 30}
@@ -510,7 +507,11 @@ def test_a_record_of_stock_powertools_is_replayed_and_ours_by_stock(both: Worker
         ours(payment(1, amount=31))
 
 
-def test_a_record_in_progress_of_stock_powertools_is_respected_until_its_function_timed_out(both: Worker) -> None:
+@pytest.mark.parametrize("items", [True, False])
+def test_a_record_in_progress_of_stock_powertools_is_respected_until_its_function_timed_out(
+    tables: Tables, *, items: bool
+) -> None:
+    both = Worker(tables, Way.POWERTOOLS, items=items)
     config, ours = new_config(), ours_of(both, new_config())
 
     def meanwhile(request: dict[str, Any]) -> str:
@@ -520,10 +521,14 @@ def test_a_record_in_progress_of_stock_powertools_is_respected_until_its_functio
 
     with pytest.raises(Killed):
         stock_of(both, config, meanwhile)(payment())
-    with pytest.raises(IdempotencyAlreadyInProgressError):
-        ours(payment())
-    both.plant(both.tables.record() | {"in_progress_expiration": int(time.time() * 1000) - 1})
-    assert ours.run(payment()) == Ran({"balance": "70", "paid": 30}, replayed=False)
+    record = tables.record()
+    for unfinished in (record, {name: value for name, value in record.items() if name != "in_progress_expiration"}):
+        both.plant(unfinished)
+        with pytest.raises(IdempotencyAlreadyInProgressError):
+            ours(payment())
+    both.plant(record | {"in_progress_expiration": int(time.time() * 1000) - 1})
+    assert not ours.run(payment()).replayed
+    assert tables.balances() == {"alice": 70}
 
 
 def test_a_configuration_with_a_local_cache_replays_nothing_that_was_refused(both: Worker) -> None:
@@ -532,6 +537,7 @@ def test_a_configuration_with_a_local_cache_replays_nothing_that_was_refused(bot
     with both.before_writing(lambda: other.pay(payment(2))):
         assert ours.run(payment()) == Ran({"balance": "40", "paid": 30}, replayed=False)
     assert both.tables.paid() == ["p-1", "p-2"]
+    assert not any("validation" in record for record in both.tables.items(both.tables.records))
 
 
 def test_a_record_of_the_other_way_is_no_record(tables: Tables) -> None:
@@ -542,6 +548,6 @@ def test_a_record_of_the_other_way_is_no_record(tables: Tables) -> None:
     plain = exactly_once(worker.records, key=lambda request: hashed, prefix=prefix)(worker.pay.plan)
     with pytest.raises(ValueError, match="is no record of an exactly-once function with `key`"):
         plain(payment())
-    worker.plant({name: value for name, value in record.items() if name != "data"})
+    worker.plant({name: value for name, value in record.items() if name not in {"data", "expiration"}})
     with pytest.raises(ValueError, match="is no record of Powertools'"):
         worker.pay(payment())

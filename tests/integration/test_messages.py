@@ -1,6 +1,7 @@
 """Messages that leave with the commit of an exactly-once function: what is sent, what comes again, and what is dead."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from types import SimpleNamespace
@@ -128,9 +129,9 @@ def test_a_key_that_is_new_again_has_messages_of_their_own_and_a_deleted_record_
     outbox.records.client.update_time_to_live(
         TableName="Records", TimeToLiveSpecification={"AttributeName": "expiration", "Enabled": True}
     )
-    for _ in range(2):
+    for seconds in (30 * 24 * 3600, 1, 31 * 24 * 3600):  # the second is a repetition
         outbox.commit("k-1", order())
-        outbox.engine.clock.advance(31 * 24 * 3600)
+        outbox.engine.clock.advance(seconds)
     assert outbox.engine.delete_expired("Records") == 1
     assert [record["eventName"] for record in outbox.event()["Records"]] == ["INSERT", "MODIFY", "REMOVE"]
     assert outbox.publish() == DELIVERED
@@ -166,10 +167,13 @@ def test_a_topic_and_a_fifo_queue_have_messages_with_their_ids(outbox: Outbox) -
 
 def test_a_request_has_ten_messages_and_as_many_bytes_as_each_service_takes(outbox: Outbox) -> None:
     outbox.commit("k-1", *(order(number) for number in range(12)))
-    outbox.commit("k-2", *(order(number, note="x" * 120_000) for number in range(3)))
+    for number, size in enumerate((130_048, 130_048, 130_049, 130_048, 261_120)):
+        outbox.commit(f"large-{number}", ToQueue(URL + "dead", "x" * size))
+    before = time.time()
     assert outbox.publish() == DELIVERED
-    assert outbox.calls == ["SendMessageBatch"] * 3  # 10, 2 with 2 of the larger ones, and 1
-    assert len(outbox.sent("orders")) == 15
+    assert time.time() == before  # without a pause
+    assert outbox.calls == ["SendMessageBatch"] * 6  # 10 and 2; 2, and the others alone
+    assert [len(outbox.aws.sqs.queues[name].messages) for name in ("orders", "dead")] == [12, 5]
 
 
 # --- what comes again, and what is dead ----------------------------------------------------------------------
@@ -194,7 +198,7 @@ def failing(outbox: Outbox, *, times: int, entries: Callable[[Any], list[Any]] |
         others = [entry for entry in request["Entries"] if entry not in failed]
         answer = send(**{**request, "Entries": others}) if others else {}
         error = {"Code": "InternalError", "SenderFault": False}
-        return answer | {"Failed": [{"Id": entry["Id"]} | error for entry in failed]}
+        return answer | {"Failed": answer.get("Failed", []) + [{"Id": entry["Id"]} | error for entry in failed]}
 
     return mock.patch.object(client, "send_message_batch", send_or_fail)
 
@@ -256,7 +260,7 @@ def error(code: str, status: int) -> ClientError:
 
 
 def failed(code: str, *, sender_fault: bool) -> dict[str, Any]:
-    return {"Failed": [{"Id": "0", "Code": code, "SenderFault": sender_fault}]}
+    return {"Failed": [{"Id": "0", "Code": code, "Message": "no", "SenderFault": sender_fault}]}
 
 
 def unpublished(code: str) -> dict[str, Any]:
@@ -304,23 +308,27 @@ def test_what_may_be_mended_comes_again_for_an_hour_and_what_goes_away_for_as_lo
         with mock.patch.object(outbox.clients[service], send, answered):
             assert outbox.publish(seconds=0) == (again(record) if expected == AGAIN else DELIVERED)
         dead.append(DEAD if outbox.sent("dead") else AGAIN)
+        assert all("no" in letter["reason"] for letter in outbox.sent("dead"))
         outbox.aws.sqs.queues["dead"].messages.clear()
     assert dead == [at_first, after_an_hour]
 
 
-@pytest.mark.parametrize(("wrong", "sent", "dead"), [(1, 2, 1), (3, 0, 0)])
+@pytest.mark.parametrize(
+    ("wrong", "together", "alone", "sent", "dead"),
+    [(1, 400, 400, 1, 1), (2, 400, 400, 0, 0), (1, 400, 500, 1, 0), (1, 500, 500, 0, 0)],
+)
 def test_of_a_request_that_is_refused_the_message_at_fault_is_dead_alone(
-    outbox: Outbox, wrong: int, sent: int, dead: int
+    outbox: Outbox, wrong: int, together: int, alone: int, sent: int, dead: int
 ) -> None:
-    """Unless the destination takes none of them: then it may be the one at fault."""
-    for number in range(3):
-        outbox.commit(f"k-{number}", ToTopic("arn:aws:sns:r:1:t", "wrong" if number < wrong else "right"))
+    """Unless the destination takes none of them: then it may be the one at fault. A service that fails refuses none."""
+    for number in range(2):
+        outbox.commit(f"k-{number}", ToTopic("arn:aws:sns:r:1:t", "wrong" if number < wrong else "right", "alice"))
     published: list[str] = []
 
     def publish_batch(TopicArn: str, PublishBatchRequestEntries: list[Any]) -> Any:  # noqa: N803 (SNS's names)
         if any(entry["Message"] == "wrong" for entry in PublishBatchRequestEntries):
-            raise error("InvalidParameter", 400)
-        published.extend(entry["Message"] for entry in PublishBatchRequestEntries)
+            raise error("Wrong", together if len(PublishBatchRequestEntries) > 1 else alone)
+        published.extend(entry["MessageGroupId"] for entry in PublishBatchRequestEntries)
         return {"Successful": []}
 
     clients = outbox.clients | {"sns": mock.Mock(publish_batch=publish_batch)}
@@ -334,6 +342,7 @@ def test_a_dead_letter_is_the_event_that_sends_the_message_again(outbox: Outbox)
     outbox.commit("k-1", ToQueue(URL + "later", {"order_id": "o-1"}))
     [record] = outbox.event()["Records"]
     assert outbox.publish() == again(record)
+    assert outbox.calls == ["SendMessageBatch"]
     outbox.engine.clock.advance(PATIENCE_SECONDS + 1)
     with failing(outbox, times=0):
         assert outbox.publish() == DELIVERED
@@ -387,6 +396,7 @@ def test_messages_that_cannot_be_read_are_dead_and_a_stream_without_new_images_i
     ("messages", "says"),
     [
         (order(), "expected a list of messages"),
+        (iter([order()]), "expected a list of messages"),
         ([{"order_id": 1}], r"messages\[0\]: .* expected ToQueue, ToTopic or ToBus"),
         ([order(), ToQueue("", "x")], r"messages\[1\]\.queue_url: '', expected a text"),
         ([order(amount=Decimal(3))], r"messages\[0\]: Decimal\('3'\) is no JSON: send an int, or a text by str\(\)"),
@@ -404,7 +414,7 @@ def test_messages_that_cannot_be_read_are_dead_and_a_stream_without_new_images_i
         ([ToBus("shop", None, "Placed", {})], "an event has a detail_type and a source"),
         ([ToBus("shop", "aws.s3", "Placed", {})], "a source, which is none of AWS's own"),
         ([ToBus("shop", "shop", "Placed", "x")], "'x', expected a dict$"),
-        ([order(note="x" * 262_144)], r"262,\d+ bytes, and a message has at most 261,120"),
+        ([ToQueue(URL + "orders", "x" * 261_121)], "261,121 bytes, and a message has at most 261,120"),
     ],
 )
 def test_what_no_service_takes_is_refused_before_anything_is_written(outbox: Outbox, messages: Any, says: str) -> None:

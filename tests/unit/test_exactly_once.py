@@ -141,14 +141,16 @@ def test_the_fields_of_a_model_are_those_of_its_dict(payload: Any) -> None:
     assert different(hashes(payload), hashes({"amount": 2, "text": "a"})) == ("amount", "note", "text")
 
 
-MANY = {f"field_{number}": number for number in range(51)}
-UNNAMED = ["text", 7, ["a"], {1: "a"}, {"": "a"}, {"\ud800": "a"}, {"a" * 256: "a"}, MANY, None, date(2026, 1, 1)]
+FIFTY = {"a" * 255: 0} | {f"field_{number}": number for number in range(1, 50)}
+MANY = FIFTY | {"field_50": 50}
+UNNAMED = ["text", 7, ["a"], {1: "a"}, {"": "a"}, {"\ud800": 1, "a": 1}, {"a" * 256: 1}, MANY, None, date(2026, 1, 1)]
 
 
 @pytest.mark.parametrize("payload", UNNAMED)
 def test_a_payload_without_fields_or_names_that_a_record_can_hold_has_one_hash(payload: Any) -> None:
     assert hashes(payload).keys() == {"payload"}
     assert different(hashes(payload), hashes("other")) == ("payload",)
+    assert hashes(FIFTY).keys() == FIFTY.keys()
 
 
 def test_what_has_no_canonical_form_is_named() -> None:
@@ -247,7 +249,8 @@ def test_a_function_is_shown_called_and_sent_to_another_process_as_one() -> None
 
 def test_either_a_key_or_a_configuration_is_needed() -> None:
     undecided: Any = exactly_once
-    config = IdempotencyConfig(event_key_jmespath="a")
+    config = configured(1)
+    exactly_once(RECORDS, config=config)(pay)
     for arguments in ({}, {"key": str, "config": config}):
         with pytest.raises(TypeError, match="expected a `key`, or Powertools' `config`: one of the two"):
             undecided(RECORDS, **arguments)

@@ -256,10 +256,9 @@ def exactly_once(  # noqa: PLR0913 (by name, all but the first)
 def _check_size(record_key: Key, record: Item) -> None:
     size = item_bytes(record) + WRITE_ID_BYTES
     if size > MAXIMUM_ITEM_BYTES:
-        has = "the record with its result and messages has" if MESSAGES in record else "the record with its result has"
         raise ValueError(
-            f"{record_key}: {has} {size:,} bytes, and an item has room for {MAXIMUM_ITEM_BYTES:,}: write what is large"
-            " into an item of its own, and return its key"
+            f"{record_key}: the record with its result and messages has {size:,} bytes, and an item has room for"
+            f" {MAXIMUM_ITEM_BYTES:,}: write what is large into an item of its own, and return its key"
         )
 
 

@@ -1,5 +1,6 @@
 """Sends the messages in the records of exactly-once functions, from the stream of their table: each at least once."""
 
+import functools
 import json
 import logging
 import time
@@ -46,8 +47,7 @@ class Publisher:
     """
 
     def __init__(self, dead_letter_queue_url: str, client_of: Callable[[str], Any] = new_client) -> None:
-        self._dead_letter_queue_url, self._client_of = dead_letter_queue_url, client_of
-        self._clients: dict[str, Any] = {}
+        self._dead_letter_queue_url, self._client_of = dead_letter_queue_url, functools.cache(client_of)
 
     def publish(self, event: Mapping[str, Any], context: Any) -> dict[str, list[dict[str, str]]]:
         """Sends all messages in the event. The answer names the first record that must come again, as Lambda's
@@ -101,7 +101,7 @@ class Publisher:
         """The result of each message's last try. All are tried once, whatever the deadline is."""
         results = self._send(outgoing)
         for pause_seconds in growing_pauses():
-            left = [number for number, each in enumerate(results) if each and not (each.is_final or each.is_refusal)]
+            left = [number for number, each in enumerate(results) if each and not each.is_refusal]
             if not left or deadline.remaining_seconds < pause_seconds:
                 break
             time.sleep(pause_seconds)
@@ -116,10 +116,8 @@ class Publisher:
             by_destination[each.service, each.message[0]].append(number)
         results: dict[int, _Failure | None] = {}
         for (service, _), numbers in by_destination.items():
-            if service not in self._clients:
-                self._clients[service] = self._client_of(service)
             for request in packed(numbers, lambda number: _bytes_of(outgoing[number]), MAXIMUM_ENTRIES, MAXIMUM_BYTES):
-                sent = _request(self._clients[service], [outgoing[number] for number in request])
+                sent = _request(self._client_of(service), [outgoing[number] for number in request])
                 results |= dict(zip(request, sent, strict=True))
         return [results[number] for number in range(len(outgoing))]
 
@@ -140,8 +138,8 @@ def _image_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _bytes_of(outgoing: Outgoing) -> int:
-    """A little more than the services count."""
-    return len(outgoing.text.encode()) + 1_024 * isinstance(outgoing.message, ToBus)
+    """A little more than the services count: an event has a source and a type, too."""
+    return len(outgoing.text.encode()) + 1_024
 
 
 def _request(client: Any, outgoing: Sequence[Outgoing]) -> list[_Failure | None]:

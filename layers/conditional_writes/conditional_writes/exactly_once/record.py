@@ -123,7 +123,7 @@ class PlainCall(NamedTuple):
     def recorded_in(self, found: Item | None) -> Recorded | None:
         if found is None or is_over(found):
             return None
-        if found.get(STATUS) != COMPLETED or RESULT not in found or PAYLOAD not in found:
+        if PAYLOAD not in found:
             raise ValueError(
                 f"{self.record_key}: is no record of an exactly-once function with `key`: choose another prefix"
             )
