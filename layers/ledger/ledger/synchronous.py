@@ -29,7 +29,7 @@ class State(StrEnum):
     WAITING = "waiting"
     """The message refers to an account or a transaction that isn't there yet. Nothing was recorded."""
     BUSY = "busy"
-    """No time was left to try, a read before the commit failed, or too many commits were ahead in an account's line.
+    """No time was left to try, the first read failed, or too many commits were ahead in an account's line.
     Nothing was recorded: send it again, under the same id."""
     UNKNOWN = "unknown"
     """AWS didn't answer the commit in time, or another error ended it: ask, or send it again, under the same id."""
