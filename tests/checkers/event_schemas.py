@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 
 from tools.local_aws.server import PROJECT
 
@@ -44,7 +44,7 @@ def problems(event: Mapping[str, Any]) -> list[str]:
     is_refusal = event.get("detail-type") == "TransactionRefused"
     errors = (_REFUSED if is_refusal else _OUTCOME).iter_errors(event)
     found = [] if is_refusal else _missing_numbers(event.get("detail"))
-    found += sorted(f"{'.'.join(map(str, error.absolute_path)) or 'event'}: {error.message}" for error in errors)
+    found += sorted(f"{'.'.join(map(str, error.instance_path)) or 'event'}: {error.message}" for error in errors)
     return found or (_wrong_refusal if is_refusal else _wrong_outcome)(event["detail"])
 
 
@@ -57,7 +57,7 @@ def violations(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def _missing_numbers(detail: Any) -> list[str]:
     """A later release has added `held_after`, so the schema doesn't require it: events in an archive lack it."""
     return (
-        [] if isinstance(detail, dict) and "held_after" in detail else ["detail: 'held_after' is a required property"]
+        [] if isinstance(detail, dict) and "held_after" in detail else ['detail: "held_after" is a required property']
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator, meta
 from msgspec.structs import replace
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
@@ -129,8 +129,8 @@ def test_the_event_of_each_refused_message_fits_its_schema(
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_each_schema_is_one_for_consumers_and_for_us(name: str) -> None:
-    Draft202012Validator.check_schema(schema(name))
-    Draft202012Validator.check_schema(strict(schema(name)))
+    meta.validate(schema(name))
+    meta.validate(strict(schema(name)))
 
 
 def test_the_schemas_have_what_the_code_has() -> None:
@@ -200,31 +200,31 @@ def test_a_consumer_takes_further_types_and_reasons() -> None:
 @pytest.mark.parametrize(
     ("event", "path", "value", "problem"),
     [
-        (POSTED, "source", "aws.events", "source: 'teller' was expected"),
-        (POSTED, "detail-type", "AccountOpened", "detail.request.type: 'open_account' was expected"),
-        (POSTED, "detail-type", "TransactionHeld", "detail-type: 'TransactionHeld' is not one of"),
-        (REJECTED, "detail-type", "TransactionPosted", "detail.status: 'POSTED' was expected"),
-        (REJECTED, "detail.reason", "NO_MONEY", "detail.reason: 'NO_MONEY' is not one of"),
-        (POSTED, "detail.reason", "OVERDRAFT_LIMIT", "detail.reason: 'OVERDRAFT_LIMIT' is not of type 'null'"),
+        (POSTED, "source", "aws.events", 'source: "teller" was expected'),
+        (POSTED, "detail-type", "AccountOpened", 'detail.request.type: "open_account" was expected'),
+        (POSTED, "detail-type", "TransactionHeld", 'detail-type: "TransactionHeld" is not one of'),
+        (REJECTED, "detail-type", "TransactionPosted", 'detail.status: "POSTED" was expected'),
+        (REJECTED, "detail.reason", "NO_MONEY", 'detail.reason: "NO_MONEY" is not one of'),
+        (POSTED, "detail.reason", "OVERDRAFT_LIMIT", 'detail.reason: "OVERDRAFT_LIMIT" is not of type "null"'),
         (POSTED, "detail.id", "a#4", "detail.id: 'a#4', expected 'a#3'"),
         (POSTED, "detail.account_version", 0, "detail.account_version: 0 is less than the minimum of 1"),
-        (POSTED, "detail.amount", "-12.50", "detail.amount: '-12.50' does not match"),
-        (POSTED, "detail.balance_after", "1E+2", "detail.balance_after: '1E+2' does not match"),
-        (POSTED, "detail.posted_at", "2026-11-22T14:30:00", "detail.posted_at: '2026-11-22T14:30:00' does not match"),
-        (POSTED, "detail.held_after", "-1", "detail.held_after: '-1' does not match"),
-        (POSTED, "detail.reversal", REVERSED["detail"]["reversal"], "detail: {'schema_version': 1"),
-        (HELD, "detail.held_after", "0", "detail.held_after: '0' does not match"),
-        (HELD, "detail.request.expires_at", "2026-11-22", "detail.request.expires_at: '2026-11-22' does not match"),
-        (HOLD_POSTED, "detail.request.final", True, "detail.request.final: False was expected"),
-        (REVERSED, "detail.reversal", {"number": 1}, "detail.reversal: 'reversed_after' is a required property"),
-        (REVERSED, "detail.reversal.reversed_after", "-5", "detail.reversal.reversed_after: '-5' does not match"),
+        (POSTED, "detail.amount", "-12.50", 'detail.amount: "-12.50" does not match'),
+        (POSTED, "detail.balance_after", "1E+2", 'detail.balance_after: "1E+2" does not match'),
+        (POSTED, "detail.posted_at", "2026-11-22T14:30:00", 'detail.posted_at: "2026-11-22T14:30:00" does not match'),
+        (POSTED, "detail.held_after", "-1", 'detail.held_after: "-1" does not match'),
+        (POSTED, "detail.reversal", REVERSED["detail"]["reversal"], 'detail: {"required":["reversal"]} is not allowed'),
+        (HELD, "detail.held_after", "0", 'detail.held_after: "0" does not match'),
+        (HELD, "detail.request.expires_at", "2026-11-22", 'detail.request.expires_at: "2026-11-22" does not match'),
+        (HOLD_POSTED, "detail.request.final", True, "detail.request.final: false was expected"),
+        (REVERSED, "detail.reversal", {"number": 1}, 'detail.reversal: "reversed_after" is a required property'),
+        (REVERSED, "detail.reversal.reversed_after", "-5", 'detail.reversal.reversed_after: "-5" does not match'),
         (REVERSED, "detail.reversal.by", "t-9", "detail.reversal: Unevaluated properties are not allowed ('by'"),
         (REVERSED, "detail.reversal.other_account_ids", ["a"], "detail.account_id: 'a', expected 'another one'"),
         (OTHER_SIDE, "detail.reversal.other_account_ids", ["c"], "detail.account_id: 'b', expected 'a'"),
         (POSTED, "detail.colour", "d0d0", "detail: Unevaluated properties are not allowed ('colour'"),
         (POSTED, "detail.request.colour", "green", "detail.request: Unevaluated properties are not allowed ('colour'"),
         (POSTED, "detail.request.transaction_id", "t-9", "detail.transaction_id: 't-1', expected 't-9'"),
-        (REFUSED, "detail.reason_code", "NOT_A_MAP", "detail.reason_code: 'NOT_A_MAP' is not one of"),
+        (REFUSED, "detail.reason_code", "NOT_A_MAP", 'detail.reason_code: "NOT_A_MAP" is not one of'),
         (REFUSED, "detail.id", "message#m-2", "detail.id: 'message#m-2', expected 'message#m-1'"),
         (REFUSED, "detail.body", "{}", "detail: Unevaluated properties are not allowed ('body'"),
     ],
@@ -241,11 +241,11 @@ def test_each_planted_fault_is_found(event: Event, path: str, value: Any, proble
 
 def test_a_violation_names_its_event() -> None:
     wrong = POSTED | {"source": "another"}
-    assert list(violations([OPENED, wrong, REFUSED])) == ["a#3: source: 'teller' was expected"]
+    assert list(violations([OPENED, wrong, REFUSED])) == ['a#3: source: "teller" was expected']
 
 
 @pytest.mark.parametrize("event", [POSTED, REVERSED, REFUSED])
 def test_each_field_is_needed(event: Event) -> None:
     for name in event["detail"]:
         detail = {other: value for other, value in event["detail"].items() if other != name}
-        assert f"detail: {name!r} is a required property" in problems(event | {"detail": detail})
+        assert f'detail: "{name}" is a required property' in problems(event | {"detail": detail})

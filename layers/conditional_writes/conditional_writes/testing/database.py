@@ -75,11 +75,13 @@ class Database:
         if self.refusals and (code := self.refusal(table, place, index, is_read=is_read)):
             raise Refused(code, REFUSALS[code])
 
-    def forget_tokens(self) -> None:
-        """Those whose time is over."""
-        now = self.clock.time()
-        for token in [token for token, taken in self.taken.items() if now - taken.seconds >= TOKEN_SECONDS]:
-            del self.taken[token]
+    def taken_by(self, token: str) -> Taken | None:
+        """The token's first request, unless its time is over. The oldest tokens whose time is over are forgotten."""
+        over = self.clock.time() - TOKEN_SECONDS
+        while self.taken and self.taken[oldest := next(iter(self.taken))].seconds <= over:
+            del self.taken[oldest]
+        taken = self.taken.get(token)
+        return taken if taken and taken.seconds > over else None
 
 
 CONFLICT = "TransactionConflictException"

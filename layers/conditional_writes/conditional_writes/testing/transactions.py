@@ -37,10 +37,8 @@ def transact_write_items(database: Database, request: dict[str, Any]) -> Answer:
             f"1 validation error detected: Value '{token}' at 'clientRequestToken' failed to satisfy constraint: Member"
             f" must have length less than or equal to {MAXIMUM_TOKEN_CHARACTERS}"
         )
-    if token is not None:
-        database.forget_tokens()
-        if token in database.taken:
-            return _repeated(database.taken[token].request, request, placed)
+    if token is not None and (taken := database.taken_by(token)):
+        return _repeated(taken.request, request, placed)
     done = _all_or_none(database, placed)
     units = Units(request, of_transactions=True)
     for table, place, before, after, write in done:
