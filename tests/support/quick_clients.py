@@ -34,7 +34,7 @@ def quick_clients(url: str, handle: Handle) -> Iterator[None]:
         _credentials_of_the_environment(url),
         _unsigned(url),
         _found_out_once(url),
-        mock.patch.object(_PrefixTrie, "_recursive_copy", _copied),
+        _handlers_copied_late(),
     ):
         yield
 
@@ -162,13 +162,34 @@ def _found_out_once(url: str) -> Iterator[None]:
         yield
 
 
-def _copied(trie: Any, node: dict[str, Any]) -> dict[str, Any]:
-    """botocore's own copy of a client's handlers takes four times as long."""
-    return {
-        key: NodeList(*map(list, value))
-        if type(value) is NodeList
-        else _copied(trie, value)
-        if type(value) is dict
-        else value
-        for key, value in node.items()
-    }
+@contextlib.contextmanager
+def _handlers_copied_late() -> Iterator[None]:
+    """botocore copies all handlers for each client. Here a copy shares them, until one is added or taken away."""
+    append, remove = _PrefixTrie.append_item, _PrefixTrie.remove_item
+
+    def share(trie: Any) -> Any:
+        shared = _PrefixTrie()
+        shared._root = trie._root
+        return shared
+
+    def append_to_own(trie: Any, key: str, *item: Any, **section: Any) -> None:
+        _copy_path(trie, key)
+        append(trie, key, *item, **section)
+
+    def remove_from_own(trie: Any, key: str, value: Any) -> None:
+        _copy_path(trie, key)
+        remove(trie, key, value)
+
+    with mock.patch.multiple(_PrefixTrie, __copy__=share, append_item=append_to_own, remove_item=remove_from_own):
+        yield
+
+
+def _copy_path(trie: Any, key: str) -> None:
+    parent = root = {"children": {"": trie._root}}
+    for part in ["", *key.split(".")]:
+        if not (shared := parent["children"].get(part)):
+            break
+        values = shared["values"] and NodeList(*map(list, shared["values"]))
+        own = {"chunk": shared["chunk"], "values": values, "children": dict(shared["children"])}
+        parent["children"][part] = parent = own
+    trie._root = root["children"][""]
