@@ -46,6 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The garbage collector begins more seldom, because the engine keeps the tables of all tests.
+    gc.set_threshold(50_000, 20, 20)
     layer = Path(conditional_writes.__file__)
     if not layer.is_relative_to(PROJECT):
         raise pytest.UsageError(
@@ -173,10 +175,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def imported_once() -> None:
-    """The garbage collector passes over the half a million objects that were imported, and begins more seldom, because
-    the engine keeps the tables of all tests: together a fifth of all CPU time."""
+    """The garbage collector passes over the half a million objects that were imported."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,7 @@ from tools.local_aws.server import Endpoint
 
 SEED = int(os.environ.get("TELLER_SEED", "20261121"))
 SOAK_SECONDS = float(os.environ.get("TELLER_SOAK_SECONDS", "0"))
-EXAMPLES, SAMPLE, STEPS = 40, 3, 40
+EXAMPLES, SAMPLE, STEPS = 40, 2, 40
 SHRINKING_SECONDS = 600
 """Hypothesis stops by itself after five minutes."""
 
