@@ -26,7 +26,7 @@ from tests.support.deployed import Bank, until
 from tests.support.samples import IMPORTED
 from tools.local_aws.server import PROJECT
 from tools.local_aws.tables import scan
-from tools.teller import accounts, exporting, importing, letters, tail
+from tools.teller import exporting, importing, letters, statement, tail
 from tools.teller.deployment import Deployment
 
 
@@ -128,14 +128,14 @@ def store(bank: Bank) -> Journal:
 def test_an_account_and_its_statement_are_those_of_the_tables(
     command: Command, store: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accounts, "MOST_ENTRIES", 4)  # so a statement has pages
+    monkeypatch.setattr(statement, "MOST_ENTRIES", 4)  # so a statement has pages
     account = command.json("account", "store")
     assert account == store.account_answer() | {"interest": None}
     assert (account["balance"], account["held"], account["available"]) == ("66.5", "25", "41.5")
     assert command.json("statement", "store") == without_next(store.statement(store.last(10), 10))
     assert command.json("statement", "store", "--last", "3") == without_next(store.statement(store.last(3), 3))
     begin, end = (store.entries[index]["posted_at"] for index in (1, 6))
-    wanted = store.between(*(accounts.moment(time) for time in (begin, end)))
+    wanted = store.between(*(statement.moment(time) for time in (begin, end)))
     answer = command.json("statement", "store", "--from", begin, "--to", end)
     assert without_next(store.statement(wanted, 1000)) | {"final": answer["final"]} == answer
     shown = command.shown("statement", "store")

@@ -30,4 +30,4 @@ def test_an_event_without_its_schema_is_found_at_its_publication_and_at_its_arri
         at_its_arrival, seen_events.problems = seen_events.problems, []
         assert (seen_events.published, seen_events.taken) == (1, 1)
         assert at_its_arrival == at_its_publication
-        assert bool(at_its_arrival) == is_wrong == ("detail: 'status' is a required property" in at_its_arrival)
+        assert bool(at_its_arrival) == is_wrong == ('detail: "status" is a required property' in at_its_arrival)

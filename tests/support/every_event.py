@@ -5,13 +5,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 from unittest import mock
 
 from botocore.handlers import BUILTIN_HANDLERS
 
 from conditional_writes.core.client import _handlers
-from tests.checkers.event_schemas import violations
+from tests.checkers.event_schemas import problems
 from tools.local_aws.consumers import Consumer
 
 PUT_EVENTS = "provide-client-params.eventbridge.PutEvents"
@@ -33,12 +34,12 @@ class SeenEvents:
         def taken(consumer: Consumer) -> list[dict[str, Any]]:
             events = take(consumer)
             self.taken += len(events)
-            self.problems += violations(events)
+            self.problems += chain.from_iterable(map(problems, events))
             return events
 
         def published(params: Mapping[str, Any], **_: Any) -> None:
             self.published += len(params["Entries"])
-            self.problems += violations(map(_as_delivered, params["Entries"]))
+            self.problems += chain.from_iterable(map(problems, map(_as_delivered, params["Entries"])))
 
         hooks.register(PUT_EVENTS, published)
         try:
