@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
+from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -36,11 +37,12 @@ class Aws:
         if service.startswith("DynamoDB"):
             return self.engine.answer(call)
         request: Any = call
+        date = {"date": formatdate(self.engine.clock.time(), usegmt=True)}
         with self._lock:
             try:
                 if service == "AmazonSQS":
-                    return answer(request, 200, self.sqs.answer(call.name, call.request, IN_PROCESS.url))
-                return answer(request, 200, self.events.answer(call.name, call.request))
+                    return answer(request, 200, self.sqs.answer(call.name, call.request, IN_PROCESS.url), date)
+                return answer(request, 200, self.events.answer(call.name, call.request), date)
             except SqsError as error:
                 headers = {"x-amzn-query-error": f"{error.query_code};Sender"}
                 body = {"__type": f"com.amazonaws.sqs#{error.name}", "message": str(error)}
