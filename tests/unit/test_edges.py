@@ -128,7 +128,7 @@ def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no
     stay = {"value": value, "late": late, "now": before, "o": map_mark(before)}
     found = {
         "a": {"value": 0, "m": {}, "n": {"x": 0}},
-        of_a: {"gone": early, "m": map_mark(early), "n": map_mark(early)} | stay,
+        of_a: stay | {"gone": early, "m": map_mark(early), "n": map_mark(early)},
         of_m: {"gone": early},
         of_n: {"x": value},
         "b": {},
