@@ -56,6 +56,8 @@ DAMAGED: dict[str, Any] = {
     "half a body, and no checksum": (200, FOUND[:20], {}),
     "no body": (200, b"", {}),
     "no JSON": (200, NO_JSON, {}),
+    "no JSON, by a proxy that says so": (203, NO_JSON, {}),
+    "no content": (204, b"", {}),
     "JSON that is no object": (200, b"null", {}),
     "a compressed page": (200, gzip.compress(NO_JSON), {}),
     "an object that is no UTF-8": (200, b'{"Attributes": "caf\xe9"}', {}),

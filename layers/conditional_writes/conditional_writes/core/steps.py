@@ -147,7 +147,7 @@ ITEMS = "conditional_writes.items"
 FOUND = "conditional_writes.found"
 """In botocore's answer to a read: what was taken out of the body."""
 _BODY = "conditional_writes.body"
-"""In botocore's answer, until it was looked at: the body of an answer 200."""
+"""In botocore's answer, until it was looked at: the body of an answer 2xx."""
 _WAS_200 = "conditional_writes.was_200"
 """In botocore's context of a request: its latest try had this status."""
 
@@ -263,7 +263,7 @@ def take_from_body(response_dict: Any = None, customized_response_dict: Any = No
         response_dict["body"] = b""
     if customized_response_dict is None:
         return
-    if response_dict["status_code"] == 200:
+    if response_dict["status_code"] < 300:
         customized_response_dict[_BODY] = response_dict["body"]
     elif response_dict["status_code"] == 400 and len(body) > LARGE_BYTES:
         _take_refused_items(response_dict, customized_response_dict)
@@ -318,7 +318,7 @@ def note_try(
     else:
         http, parsed = response
         body = parsed.pop(_BODY, b"{}")
-        if http.status_code == 200 and operation.output_shape is not None and not _is_object(body, parsed):
+        if http.status_code < 300 and operation.output_shape is not None and not _is_object(body, parsed):
             http.status_code = 502
             parsed["Error"] = {"Code": "502", "Message": "the answer's body is no JSON object, so it isn't DynamoDB's"}
         if http.status_code == 200:
