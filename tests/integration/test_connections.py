@@ -274,7 +274,15 @@ def test_a_part_of_an_answer_is_none(part: bytes, client_of: ClientOf) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"host": "as.signed"}, {"HOST": "as.signed", "accept-encoding": "gzip"}])
-@pytest.mark.parametrize("place", ["http://127.0.0.1:{}", "http://LOCALHOST:{}/a/b", "http://user@localhost:{}/"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "http://127.0.0.1:{}",
+        "http://LOCALHOST:{}/a/b",
+        "http://user@localhost:{}/",
+        "http://127.0.0.1:{}//a b/?c=d e#f",
+    ],
+)
 def test_a_request_has_the_lines_and_the_body_that_botocore_sends(
     place: str, headers: dict[str, str], client_of: ClientOf
 ) -> None:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn, override
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from botocore.auth import AUTH_TYPE_MAPS, SIGNED_HEADERS_BLACKLIST, SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -34,6 +34,8 @@ READS = {"get_item": "Item", "query": "Items", "scan": "Items", "batch_get_item"
 PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ((?:2|4|5)\d\d)[^\r\n]*\r\n((?:[\w-]+:[^\r\n]*\r\n)*)\r\n")
 MAXIMUM_HEAD_BYTES = 65_536
 DEFAULT_PORTS = {"http": 80, "https": 443}
+UNQUOTED = "!$%&'()*+,-./:;=?@_~"
+"""Of an address: what urllib3 sends as it is."""
 RECEIVED_BYTES = 65_536
 """The most that is taken from a socket at once."""
 
@@ -131,7 +133,8 @@ def _line_and_host(method: str, address: str) -> tuple[str, str]:
     """A request's first line and its host, as botocore spells them."""
     url = urlsplit(address)
     host = url.netloc.rpartition("@")[2].lower().removesuffix(f":{DEFAULT_PORTS[url.scheme]}")
-    return f"{method} {url._replace(scheme='', netloc='').geturl()} HTTP/1.1", host
+    target = quote(url.path + (f"?{url.query}" if url.query else ""), safe=UNQUOTED)
+    return f"{method} {target} HTTP/1.1", host
 
 
 class _Headers(dict[str, str]):
