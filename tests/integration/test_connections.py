@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -16,7 +19,13 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, HeadersDict
 from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, EndpointConnectionError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
 from botocore.httpsession import URLLib3Session
 
 from conditional_writes import dynamodb_client
@@ -63,7 +72,7 @@ class Server:
 
     def __init__(self, answers: list[list[bytes]]) -> None:
         self.requests: list[bytes] = []
-        self.connections = 0
+        self.connections = self.ended = 0
         self._answers = iter(answers)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
@@ -88,8 +97,17 @@ class Server:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=self._serve, args=[connection], daemon=True).start()
 
+    async def all_ended(self) -> None:
+        while self.ended < self.connections:
+            await asyncio.sleep(0.001)
+
     def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection, connection.makefile("rb") as arriving:
+        with contextlib.suppress(OSError):
+            self._answer(connection)
+        self.ended += 1
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as arriving:
             while line := arriving.readline():
                 lines = [line, *iter(arriving.readline, b"\r\n")]
                 length = next(int(line.split()[1]) for line in lines if line.lower().startswith(b"content-length:"))
@@ -160,13 +178,17 @@ def request_to(url: str) -> Any:
 @contextlib.asynccontextmanager
 async def awaited_session(verify: str | bool = True) -> AsyncIterator[connections.QuickSession]:
     """As that of a client of aiobotocore's, which isn't needed for these requests."""
-    before = mock.AsyncMock(_verify=verify, _cert_file=None)
+    before, unhandled = mock.AsyncMock(_verify=verify, _cert_file=None), mock.Mock()
+    before._proxy_config = mock.Mock(**{"proxy_url_for.return_value": None})
+    asyncio.get_running_loop().set_exception_handler(unhandled)
     session = connections.QuickSession(before)
     try:
         yield session
     finally:
         await session.close()
+        before.__aexit__.assert_awaited_once_with(None, None, None)
         await asyncio.sleep(0.05)  # the loop closes the sockets
+        unhandled.assert_not_called()
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -184,19 +206,78 @@ def test_an_awaited_answer_is_the_same(answer: str, monkeypatch: pytest.MonkeyPa
                 except BotoCoreError as error:
                     yield type(error)
 
-    async def awaited(url: str) -> list[object]:
+    async def awaited(server: Server) -> list[object]:
         outcomes = list[object]()
         async with awaited_session() as session:
             for _ in answers_of_server:
                 try:
-                    found = await session._exchange(request_to(url))
+                    found = await session._exchange(request_to(server.url))
                     outcomes.append((found.status, found.body))
                 except BotoCoreError as error:
                     outcomes.append(type(error))
+        await server.all_ended()
         return outcomes
 
     with Server(answers_of_server).running() as one, Server(answers_of_server).running() as other:
-        assert asyncio.run(awaited(other.url)) == [*blocking(one.url)]
+        assert asyncio.run(awaited(other)) == [*blocking(one.url)]
+
+
+@pytest.mark.parametrize("later", [CLOSE, b"unasked"])
+def test_an_awaited_connection_on_which_something_came_later_isnt_used(later: bytes) -> None:
+    async def ask(url: str) -> list[bytes]:
+        async with awaited_session() as session:
+            bodies = [(await session._exchange(request_to(url))).body for _ in range(2)]
+            [idle] = session._idle[f"{url}/"]
+            while idle.is_open:
+                await asyncio.sleep(0.001)
+            return [*bodies, (await session._exchange(request_to(url))).body]
+
+    with Server([[PLAIN], [PLAIN, later], [NEXT]]).running() as server:
+        assert asyncio.run(ask(server.url)) == [BODY, BODY, NEXT[-21:]]
+        assert server.connections == 2
+
+
+def test_a_connection_that_ends_before_its_first_request_does_so_in_silence() -> None:
+    async def end() -> None:
+        connection = connections._Connection()
+        connection.connection_made(transport := mock.Mock())
+        connection.eof_received()
+        connection.connection_lost(None)
+        transport.abort.assert_called_once()
+        assert not connection.is_open
+
+    asyncio.run(end())
+
+
+@pytest.mark.parametrize(
+    "not_plain",
+    [{}, {"verify": False}, {"certificate": "a.pem"}, {"proxy": "http://a"}, {"body": io.BytesIO()}],
+)
+def test_awaited_requests_share_connections_and_others_are_aiobotocores(
+    not_plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of = SimpleNamespace(AioAWSResponse=lambda *made: made)
+    monkeypatch.setitem(sys.modules, "aiobotocore.awsrequest", made_of)
+    monkeypatch.setattr(connections, "CONNECTIONS", 2)
+
+    async def ask(url: str) -> None:
+        before = mock.AsyncMock(_verify=not_plain.get("verify", True), _cert_file=not_plain.get("certificate"))
+        before._proxy_config = mock.Mock(**{"proxy_url_for.return_value": not_plain.get("proxy")})
+        session, request = connections.QuickSession(before), request_to(url)
+        request.body = not_plain.get("body", request.body)
+        found = await asyncio.gather(*(session.send(request) for _ in range(6)))
+        await session.close()
+        if not_plain:
+            assert found == [before.send.return_value] * 6
+            return
+        for address, status, headers, raw in found:
+            assert (address, status, headers) == (request.url, 200, {"content-length": "21"})
+            assert raw.raw_headers == [(b"content-length", b"21")]
+            assert await raw.read() == BODY
+
+    with Server([[PLAIN]] * 6).running() as server:
+        asyncio.run(ask(server.url))
+        assert server.connections == (0 if not_plain else 2)
 
 
 def test_a_cancelled_task_leaves_no_answer_for_the_next_one() -> None:
@@ -226,21 +307,31 @@ def test_no_connection_is_said_so() -> None:
     asyncio.run(connect(f"http://127.0.0.1:{port}"))
 
 
-def test_the_next_address_is_tried_if_one_doesnt_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answering", [0, 1])
+def test_the_next_address_is_tried_if_one_doesnt_answer(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by calls that block: of a VPC endpoint's addresses that of one zone may be down."""
     monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.1)
 
-    async def ask(url: str) -> bytes:
+    async def ask() -> bytes:
         async with awaited_session() as session:
-            return (await session._exchange(request_to(url))).body
+            return (await session._exchange(request_to("http://of.two.zones"))).body
 
     with Server([[PLAIN]]).running() as server, contextlib.ExitStack() as closed:
         full = closed.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())]
         closed.enter_context(socket.create_connection(full.getsockname()))
-        port = int(server.url.rpartition(":")[2])
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [*found, (*found[0][:4], ("127.0.0.1", port))])
-        assert asyncio.run(ask("http://of.two.zones")) == BODY
+        as_of_ipv6 = ("127.0.0.1", int(server.url.rpartition(":")[2]), 0, 0)
+
+        def addresses(host: str, port: int, family: int, kind: int, *_: int) -> list[Any]:
+            assert (host, port, kind) == ("of.two.zones", 80, socket.SOCK_STREAM)
+            places = [full.getsockname(), *[as_of_ipv6] * answering]
+            return [(socket.AF_INET, kind, 6, "", place) for place in places]
+
+        monkeypatch.setattr(socket, "getaddrinfo", addresses)
+        if answering:
+            assert asyncio.run(ask()) == BODY
+        else:
+            with pytest.raises(ConnectTimeoutError):
+                asyncio.run(ask())
 
 
 @pytest.mark.parametrize("pieces", [[PLAIN], [PLAIN[:30], PLAIN[30:45], PLAIN[45:]]])

@@ -80,16 +80,17 @@ def test_authorities_are_loaded_once_for_all_connections(proxy: TlsProxy, bundle
     assert loads == {str(bundle): 1}
 
 
-def test_awaited_requests_are_as_careful(proxy: TlsProxy, bundle: Path) -> None:
+def test_awaited_requests_are_as_careful(proxy: TlsProxy, bundle: Path, loads: Counter[str]) -> None:
     request = request_to(os.environ["AWS_ENDPOINT_URL"])
 
     async def ask(verify: str | bool) -> Answer:
         async with awaited_session(verify) as session:
-            return await session._exchange(request)
+            return (await asyncio.gather(*(session._exchange(request) for _ in range(2))))[0]
 
     assert asyncio.run(ask(str(bundle))).headers["content-length"]
     with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
         asyncio.run(ask(DEFAULT_CA_BUNDLE))
+    assert loads == {str(bundle): 1, DEFAULT_CA_BUNDLE: 1}
 
 
 def test_awaited_requests_take_the_authorities_that_botocore_takes() -> None:

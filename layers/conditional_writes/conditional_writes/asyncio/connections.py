@@ -53,8 +53,7 @@ class QuickSession:
         except (OSError, http.client.HTTPException) as error:
             raise no_answer(request, error) from error
         finally:
-            if connection.is_open:
-                idle.append(connection)
+            idle.append(connection)
 
     async def _connect(self, address: str) -> "_Connection":
         """To the first of the host's addresses that takes it: a VPC endpoint has one a zone."""
@@ -78,14 +77,13 @@ class QuickSession:
             raise EndpointConnectionError(endpoint_url=address, error=error) from error
 
     async def close(self) -> None:
-        await self.__aexit__()
+        await self.__aexit__(None, None, None)
 
     async def __aexit__(self, *error: object) -> None:
         for connections in self._idle.values():
             for connection in connections:
                 connection.close()
-        self._idle.clear()
-        await self._session.__aexit__(*(error or (None, None, None)))
+        await self._session.__aexit__(*error)
 
 
 def _tls_of(session: Any) -> ssl.SSLContext:
@@ -105,9 +103,7 @@ async def _connection_to(place: Sequence[Any], tls: dict[str, Any]) -> "_Connect
 class _Connection(asyncio.Protocol):
     """`is_open`: another request may be sent: a whole answer has come, and nothing that nobody asked for."""
 
-    def __init__(self) -> None:
-        self.is_open = False
-        self._answered: asyncio.Future[Answer] | None = None
+    _answered: asyncio.Future[Answer]
 
     async def exchange(self, request: bytes) -> Answer:
         """Raises OSError and http.client's errors if no whole answer comes."""
@@ -120,11 +116,11 @@ class _Connection(asyncio.Protocol):
         try:
             return await self._answered
         finally:
-            self._timer.cancel()
             if not self.is_open:
                 self.close()
 
     def close(self) -> None:
+        self.is_open = False
         self._transport.abort()
 
     def _piece_in_time(self) -> asyncio.TimerHandle:
@@ -132,17 +128,18 @@ class _Connection(asyncio.Protocol):
         return asyncio.get_running_loop().call_later(READ_SECONDS, self._fail, TimeoutError())
 
     def _fail(self, error: Exception) -> None:
-        if self._answered is not None and not self._answered.done():
+        if not self._answered.done():
             self._answered.set_exception(error)
 
     @override
     def connection_made(self, transport: Any) -> None:
         self._transport, self.is_open = transport, True
+        self._answered = asyncio.get_running_loop().create_future()
+        self._answered.cancel()
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._answered is None or self._answered.done():
-            self.is_open = False
+        if self._answered.done():
             self.close()
             return
         try:
