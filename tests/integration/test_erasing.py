@@ -188,6 +188,14 @@ def test_an_item_with_hundreds_of_maps_that_stay_is_erased_in_a_few_requests(pro
     assert profiles.maps == {"m": {name: {"x": 1} for name in times if name < "250"}}
 
 
+def test_an_erasure_leaves_no_time_of_what_was_in_the_place_of_a_map(profiles: Profiles) -> None:
+    profiles.upsert(theme("dark", 1))
+    profiles.upsert(MapEntry(("preferences", "theme", "accent"), "blue", at(5)))
+    assert profiles.item['cw:as_of ["preferences"]'] == {"theme": "~" + at(1).isoformat(timespec="microseconds")}
+    profiles.erase(4)
+    assert profiles.item['cw:as_of ["preferences"]'] == {"theme": "~"}
+
+
 def test_a_value_in_place_of_a_map_is_erased_and_its_later_clocks_stay(profiles: Profiles) -> None:
     profiles.upsert(MapEntry(("visits", "last"), 1, at(5)), MapEntry(("limits", "card", "day"), 1, at(5)))
     profiles.plant(visits="Alice", limits={"card": "Alice"})
@@ -204,7 +212,7 @@ def test_clocks_that_nobody_can_read_or_that_nothing_leads_to_are_erased_too(pro
     unreadable |= {"cw:as_of nonsense": {"x": "1"}, "cw:as_of 5": {}, 'cw:as_of ["devices"]': {"phone": 5}}
     lost = {'cw:as_of ["gone"]': {"inner": at(9).isoformat()}, 'cw:as_of ["limits"]': {}, "visits": "no map any more"}
     later = {"x": at(9).isoformat(), "m": "~"}
-    lost |= {f'cw:as_of ["lost", "{name}"]': later for name in range(300)}
+    lost |= {f'cw:as_of ["lost", "{name}"]': later for name in range(400)}
     for path in ('["lost", "0", "m"]', '["visits", "m"]', '["visits", "m", "m"]'):
         lost[f"cw:as_of {path}"] = later
     lost |= {'cw:as_of ["old"]': {"inner": at(1).isoformat()}}

@@ -10,6 +10,7 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
+from botocore.exceptions import ClientError
 
 from conditional_writes import Conflict, Deadline, DeadlinePassed, Item, VersionedTable
 from conditional_writes.core.items import item_bytes, to_dynamodb
@@ -243,6 +244,9 @@ def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(prof
     profiles.plant({"notes": "x" * 390_000})
     with pytest.raises(ItemTooLarge):
         profiles.upsert(chunk(0))
+    profiles.name = "missing"
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        profiles.upsert(chunk(0))
 
 
 def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:
@@ -380,18 +384,20 @@ def test_a_name_with_a_thousand_maps_inside_can_be_removed(profiles: Profiles) -
 def test_once_a_map_is_being_dropped_nothing_earlier_comes_into_it(profiles: Profiles) -> None:
     paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
     for batch in itertools.batched(paths, 100):
+        profiles.upsert(*(MapEntry(path[:-1], 1, at(0)) for path in batch))
         profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
-    profiles.upsert(MapEntry(("data", "chunk"), "x" * 250_000))
+    profiles.upsert(MapEntry(("data", "chunk"), "x" * 250_000), MapEntry(("a", "few", "x"), 1, at(1)))
     with pytest.raises(ItemTooLarge):  # in the end
-        profiles.upsert(MapEntry(("a", "many"), "x" * 200_000, at(3)))
+        profiles.upsert(MapEntry(("a", "few"), 1, at(3)), MapEntry(("a", "many"), "x" * 200_000, at(3)))
+    assert profiles.maps()["a"]["few"] == 1
     assert len(profiles.maps()["a"]["many"]) == 300
     dropping = iter(UpsertInRequests(profiles.client, profiles.key("alice"), [MapEntry(("a", "many"), REMOVED, at(3))]))
     next(dropping)  # a part
     assert 0 < len(profiles.maps()["a"]["many"]) < 300
     assert profiles.upsert(MapEntry(("a", "many", "m-new", "x"), 2, at(2.999998)))[:2] == (0, 1)
     assert "m-new" not in profiles.maps()["a"]["many"]
-    list(dropping)
-    assert profiles.maps()["a"] == {}
+    assert [len(each.written) for each in dropping][-1] == 1
+    assert profiles.maps()["a"] == {"few": 1}
 
 
 def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[datetime]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import Observed, Plan, Update, key
+from conditional_writes import Item, Observed, Plan, Update, key
 from conditional_writes.core.items import item_bytes, value_bytes
 from conditional_writes.core.own_attributes import ITEM_BYTES
 from conditional_writes.exactly_once import Records, exactly_once
@@ -128,7 +128,7 @@ def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no
     stay = {"value": value, "late": late, "now": before, "o": map_mark(before)}
     found = {
         "a": {"value": 0, "m": {}, "n": {"x": 0}},
-        of_a: {"gone": early, "m": map_mark(early), "n": map_mark(early)} | stay,
+        of_a: stay | {"gone": early, "m": map_mark(early), "n": map_mark(early)},
         of_m: {"gone": early},
         of_n: {"x": value},
         "b": {},
@@ -146,6 +146,28 @@ def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no
     }
     assert forgotten_bytes == 4 * clock_bytes(["gone"]) + clock_bytes(["n"]) == 4 * 38 + 35
     assert needed_bytes == removed_bytes(edit) == clock_bytes(["late", "now", "o"])
+    assert edit._expected == {("a", "m"), ("b",)}  # An entry without a clock may come in between.
+
+
+EARLY, OF_A = time_text(AS_OF), clocks_attribute(("a",))
+REMOVALS = {f"e-{number}": EARLY for number in range(500)}
+
+
+@pytest.mark.parametrize(
+    ("found", "forgotten", "requests"),
+    [
+        ({"a": {}, OF_A: REMOVALS}, REMOVALS, 1),
+        ({"a": {"x": 1}, OF_A: REMOVALS}, REMOVALS, 7),
+        ({clocks_attribute((name,)): {} for name in REMOVALS}, (), 11),
+    ],
+)
+def test_what_is_too_much_for_a_request_is_tidied_by_the_next_ones(found: Item, forgotten: Any, requests: int) -> None:
+    tidy = [tidied(found, time_text(LATER))]
+    while tidy[-1].needed_bytes is None:
+        tidy.append(tidied(tidy[-1].edit.item, time_text(LATER)))
+    assert len(tidy) == requests
+    assert sum(each.forgotten_bytes for each in tidy) == clock_bytes(forgotten)
+    assert not any(tidy[-1].edit.clocks((name,)) for name in ("a", *REMOVALS))
 
 
 def test_an_items_bytes_are_counted_as_an_upper_bound_if_it_is_unseen_and_else_exactly() -> None:

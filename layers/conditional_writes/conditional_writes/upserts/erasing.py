@@ -58,9 +58,8 @@ def _are_clocks(name: str, value: Any) -> bool:
 
 def _clocks_of_no_map(edit: Edit) -> list[str]:
     """The attributes with the clocks of maps that nothing leads to, since another program removed a map around them."""
-    paths = sorted((path_of(name) for name in edit.item if name.startswith(CLOCKS_PREFIX)), key=len)
     led_to, lost = set(), list[str]()
-    for path in paths:
+    for path in sorted(path_of(name) for name in edit.item if name.startswith(CLOCKS_PREFIX)):
         if len(path) == 1 or (path[:-1] in led_to and path[-1] in edit.clocks(path[:-1])):
             led_to.add(path)
         else:

@@ -82,8 +82,7 @@ def _make_room(edit: Edit, entry: MapEntry) -> bool:
         return True
     # The entry itself follows. Meanwhile nothing earlier may come into the map.
     floor = time_text(entry.as_of - timedelta(microseconds=1))
-    if floor_of(mark) < floor:
-        edit.put(clock_path(entry.path), map_mark(floor))
+    edit.put(clock_path(entry.path), map_mark(floor))
     return False
 
 
@@ -102,11 +101,11 @@ def drop_earlier(edit: Edit, path: MapPath, time: str) -> bool:
         elif "" < floor_of(mark) < time:
             edit.put((clocks_attribute(path), name), map_mark())
     clocks, found = edit.clocks(path), edit.get(path)
-    kept = {name: each for name, each in clocks.items() if is_map_mark(each) or time_of(each) >= time}
-    if isinstance(found, dict) and not found.keys() <= kept.keys():
-        edit.put(path, {name: value for name, value in found.items() if name in kept})
-    elif clocks and not isinstance(found, dict):  # another program's value in place of the map
+    kept = {name: each for name, each in clocks.items() if time_of(each) >= time}  # a mark sorts after it
+    if not isinstance(found, dict):  # another program's value in place of the map
         edit.drop(path)
+    elif not found.keys() <= kept.keys():
+        edit.put(path, {name: value for name, value in found.items() if name in kept})
     if kept != clocks:
         edit.put((clocks_attribute(path),), kept)
     return True

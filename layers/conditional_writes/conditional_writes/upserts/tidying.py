@@ -12,6 +12,7 @@ from conditional_writes.core.items import Item
 from conditional_writes.core.own_attributes import CLOCKS_PREFIX
 from conditional_writes.upserts.clocks import (
     MISSING,
+    clock_path,
     clocks_attribute,
     floor_of,
     is_map_mark,
@@ -49,7 +50,7 @@ def tidied(found: Item, before: str) -> Tidied:
     """Forgets the removals before this time, the floors of maps likewise, and drops the maps that were left empty."""
     edit, forgotten_bytes, needed_bytes = Edit(found), 0, 0
     paths = [path_of(attribute) for attribute in found if attribute.startswith(CLOCKS_PREFIX)]
-    for path in sorted(paths, key=len, reverse=True):  # inner maps first, so that an outer one may become empty
+    for path in sorted(paths, reverse=True):  # inner maps first, so that an outer one may become empty
         if edit.is_full:
             return Tidied(edit, forgotten_bytes, None)
         clocks = edit.clocks(path)
@@ -87,11 +88,7 @@ def _removed_bytes_of(clocks: Mapping[str, str]) -> int:
 
 
 def _drop_map(edit: Edit, path: MapPath) -> None:
-    outer, name = path[:-1], path[-1]
     edit.drop((clocks_attribute(path),))
-    if edit.get(path) is not MISSING:
-        edit.expect_as_found(path)
-        edit.drop(path)
-    if outer:
-        # Its floor can be forgotten, too: whatever was inside of the map was later.
-        edit.drop((clocks_attribute(outer), name))
+    edit.expect_as_found(path)
+    edit.drop(path)
+    edit.drop(clock_path(path))  # Its floor can be forgotten, too: whatever was inside of the map was later.
