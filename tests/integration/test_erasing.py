@@ -13,12 +13,14 @@ from conditional_writes.upserts import (
     REMOVED,
     ItemTooLarge,
     MapEntry,
+    NotAnEntry,
     Upserted,
     UpsertInRequests,
     erase,
     erasure,
 )
 from conditional_writes.upserts.clocks import clock
+from conditional_writes.upserts.tidying import clock_bytes
 from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
 
@@ -91,7 +93,7 @@ def test_an_erasure_leaves_the_key_and_a_mark_without_any_name(profiles: Profile
     deep = ("limits", "card", "abroad", "day")
     profiles.upsert(theme("dark", 1), MapEntry(deep, 250, at(2)), MapEntry(("devices", "phone"), REMOVED, at(3)))
     profiles.upsert(theme("of the last to arrive", None), MapEntry(("visits", "last"), "today"))
-    profiles.plant(name="Alice", photos={"cat.jpg"}, version=7)
+    profiles.plant(name="Alice", photos={"cat.jpg"}, version=7, **{"cw:version_id": "v-7"})
     assert profiles.erase(4)[:2] == WRITTEN
     assert profiles.item == erased_item(4)
     assert profiles.read("alice").item.keys() == {"account_id", "cw:erased_as_of", "cw:write_id", "cw:item_bytes"}
@@ -186,6 +188,32 @@ def test_an_item_with_hundreds_of_maps_that_stay_is_erased_in_a_few_requests(pro
     )
     assert profiles.requests_of(lambda: profiles.erase(4)) <= 4
     assert profiles.maps == {"m": {name: {"x": 1} for name in times if name < "250"}}
+
+
+@pytest.mark.parametrize(
+    ("error", "entries"),
+    [
+        (NotAnEntry, [MapEntry(("preferences", "theme"), "without a clock, in place of a map")]),
+        (ItemTooLarge, [MapEntry(("photos", f"{number}"), "x" * 130_000, at(5)) for number in range(4)]),
+    ],
+)
+def test_an_erasure_goes_before_entries_that_cannot_be_written(
+    profiles: Profiles, error: type[Exception], entries: list[MapEntry]
+) -> None:
+    profiles.upsert(MapEntry(("preferences", "theme", "accent"), "blue", at(5)), MapEntry(("visits", "last"), 1, at(1)))
+    with pytest.raises(error):
+        profiles.upsert(erasure(at(4)), *entries)
+    assert profiles.maps == {"preferences": {"theme": {"accent": "blue"}}}
+
+
+@pytest.mark.parametrize(("counted", "counts"), [(True, False), (False, True)])
+def test_after_an_erasure_the_removals_that_stay_are_counted(
+    profiles: Profiles, *, counted: bool, counts: bool
+) -> None:
+    options, removals = {"forget_after": timedelta(days=9_999)}, [("early", at(1)), ("late", at(5))]
+    profiles.upsert(*(MapEntry(("a", name), REMOVED, time) for name, time in removals), **(options if counted else {}))
+    profiles.upsert(erasure(at(4)), **(options if counts else {}))
+    assert profiles.read("alice").item["cw:removed_bytes"] == clock_bytes(["late"])
 
 
 def test_an_erasure_leaves_no_time_of_what_was_in_the_place_of_a_map(profiles: Profiles) -> None:

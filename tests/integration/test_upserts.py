@@ -26,7 +26,7 @@ from conditional_writes.upserts import (
     erase,
     plan,
 )
-from conditional_writes.upserts.clocks import MAP_MARK, clocks_attribute
+from conditional_writes.upserts.clocks import MAP_MARK, clocks_attribute, is_removal
 from conditional_writes.upserts.plan import RecentDepths
 from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, clock_bytes
 from tests.support.profile_table import Assumed, ProfileTable
@@ -409,7 +409,20 @@ def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[d
             profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=forget_after)
     today[0] = at(2) + MONTH
     profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=MONTH)
-    assert profiles.stored().keys() >= {"a"}
+    assert profiles.stored()[REMOVED_BYTES] == 0
+
+
+def test_an_item_is_tidied_until_few_removals_are_left(profiles: Profiles, today: list[datetime]) -> None:
+    def removals() -> list[str]:
+        return [name for name, clock in profiles.read("alice").clocks[of_devices].items() if is_removal(clock)]
+
+    of_devices, names = clocks_attribute(("devices",)), [f"d-{number}" for number in range(100)]
+    clocks = {"kept": MAP_MARK} | dict.fromkeys(names, START.isoformat(timespec="microseconds"))
+    profiles.plant({"devices": {"kept": {}}, of_devices: clocks, REMOVED_BYTES: clock_bytes(names)})
+    today[0] = at(1) + MONTH
+    requests = profiles.requests(MapEntry(("devices", "new"), REMOVED, today[0]), forget_after=MONTH)
+    assert (requests, len(removals())) == (3, 18)
+    assert profiles.stored()[REMOVED_BYTES] == clock_bytes(removals())
 
 
 def test_without_a_clock_no_time_decides_between_an_entry_and_a_map(profiles: Profiles) -> None:
