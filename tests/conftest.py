@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -25,6 +26,7 @@ from tests.support.deployed import PARAMETERS, ROOTS_BUCKET, Bank
 from tests.support.every_event import SeenEvents
 from tests.support.in_process import Aws, answered_by
 from tests.support.paying import Way
+from tests.support.quick_clients import quick_botocore
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
 from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running
@@ -48,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # The garbage collector begins more seldom, because the engine keeps the tables of all tests.
     gc.set_threshold(50_000, 20, 20)
+    config.stash[gc_collect_iterations_key] = 1  # PyPy alone needs pytest's five collections at the end.
     layer = Path(conditional_writes.__file__)
     if not layer.is_relative_to(PROJECT):
         raise pytest.UsageError(
@@ -177,6 +180,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def imported_once() -> None:
     """The garbage collector passes over the half a million objects that were imported."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def botocore_is_quick() -> Iterator[None]:
+    with quick_botocore():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

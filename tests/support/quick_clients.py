@@ -4,6 +4,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from unittest import mock
 from weakref import WeakKeyDictionary
@@ -12,7 +13,8 @@ from botocore.awsrequest import AWSResponse
 from botocore.client import ClientCreator
 from botocore.credentials import Credentials
 from botocore.endpoint import Endpoint
-from botocore.hooks import EventAliaser, NodeList, _PrefixTrie
+from botocore.hooks import EventAliaser, HierarchicalEmitter, NodeList, _PrefixTrie
+from botocore.loaders import JSONFileLoader
 from botocore.regions import EndpointRulesetResolver
 from botocore.session import Session
 from botocore.signers import RequestSigner
@@ -33,8 +35,19 @@ def quick_clients(url: str, handle: Handle) -> Iterator[None]:
         _made_once(url),
         _credentials_of_the_environment(url),
         _unsigned(url),
-        _found_out_once(url),
+        _resolved_once(url),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def quick_botocore() -> Iterator[None]:
+    """What botocore does for each session, client or request, and is the same each time, is done once."""
+    read, alias = cache(JSONFileLoader().load_file), cache(EventAliaser(HierarchicalEmitter())._alias_event_name)
+    with (
         _handlers_copied_late(),
+        mock.patch.object(JSONFileLoader, "load_file", lambda _, path: read(path)),
+        mock.patch.object(EventAliaser, "_alias_event_name", lambda _, name: alias(name)),
     ):
         yield
 
@@ -137,10 +150,10 @@ def _unsigned(url: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _found_out_once(url: str) -> Iterator[None]:
-    """botocore finds out a client's address and an event's other name anew for each request. Each takes 5 %."""
-    resolve, alias = EndpointRulesetResolver.construct_endpoint, EventAliaser._alias_event_name
-    addresses, names = WeakKeyDictionary[Any, Any](), dict[str, str]()
+def _resolved_once(url: str) -> Iterator[None]:
+    """botocore finds out a client's address anew for each request: 5 % of its time."""
+    resolve = EndpointRulesetResolver.construct_endpoint
+    addresses = WeakKeyDictionary[Any, Any]()
 
     def resolve_once(resolver: Any, **given: Any) -> Any:
         if resolver not in addresses:
@@ -150,15 +163,7 @@ def _found_out_once(url: str) -> Iterator[None]:
             addresses[resolver] = address
         return addresses[resolver]
 
-    def alias_once(aliaser: Any, name: str) -> str:
-        if name not in names:
-            names[name] = alias(aliaser, name)
-        return names[name]
-
-    with (
-        mock.patch.object(EndpointRulesetResolver, "construct_endpoint", resolve_once),
-        mock.patch.object(EventAliaser, "_alias_event_name", alias_once),
-    ):
+    with mock.patch.object(EndpointRulesetResolver, "construct_endpoint", resolve_once):
         yield
 
 
