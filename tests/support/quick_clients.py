@@ -48,6 +48,7 @@ def quick_botocore() -> Iterator[None]:
         _handlers_copied_late(),
         mock.patch.object(JSONFileLoader, "load_file", lambda _, path: read(path)),
         mock.patch.object(EventAliaser, "_alias_event_name", lambda _, name: alias(name)),
+        mock.patch("botocore.hooks.accepts_kwargs", callable),
     ):
         yield
 
