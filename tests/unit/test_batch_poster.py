@@ -119,12 +119,29 @@ def test_as_many_as_fit_a_transaction_are_folded(messages: int, folded: int) -> 
     assert (len(plan.dispositions), len(plan.writes)) == (folded, folded + 1)
 
 
-@pytest.mark.parametrize("amount", [None, 2], ids=["posted", "rejected"])
-def test_as_many_reversals_as_fit_a_transaction_are_folded(amount: int | None) -> None:
-    """Each has an entry, and an item of the Reversals table."""
+@pytest.mark.parametrize(
+    ("amount", "reversed_ones", "folded", "writes"), [(None, 60, 49, 99), (2, 60, 49, 99), (2, 1, 98, 100)]
+)
+def test_as_many_reversals_as_fit_a_transaction_are_folded(
+    amount: int | None, reversed_ones: int, folded: int, writes: int
+) -> None:
+    """Each has an entry, and each that is reversed an item of the Reversals table. Those of too much are rejected."""
     items, _ = folded_in_batches([payment(1, transaction_id=f"t-{number}") for number in range(60)], items_of(alice()))
-    plan = planned([reversing(f"t-{number}", amount, transaction_id=f"r-{number}") for number in range(60)], items)
-    assert (len(plan.dispositions), len(plan.writes)) == (49, 99)
+    reversals = (reversing(f"t-{n % reversed_ones}", amount, transaction_id=f"r-{n}") for n in range(110))
+    plan = planned(reversals, items)
+    assert (len(plan.dispositions), len(plan.writes)) == (folded, writes)
+
+
+@pytest.mark.parametrize(("messages", "folded", "is_last"), [(98, 98, True), (99, 98, False)])
+def test_last_writes_have_room_and_come_with_the_last_message_that_is_new(
+    messages: int, folded: int, *, is_last: bool
+) -> None:
+    batch = [message_of(payment(1, transaction_id=str(number))) for number in range(messages)]
+    commit = Commit(TABLES, True, batch, {}, AT, last_writes=[Put(TABLES.account_key("line"), {})])
+    plan = commit.plan(items_of(alice()))
+    assert (len(plan.result.dispositions), plan.writes[-1:] == commit.last_writes) == (folded, is_last)
+    if is_last:
+        assert commit.plan(plan.result.after).writes == []
 
 
 @pytest.mark.parametrize("amount", [30, 999], ids=["posted", "rejected"])
