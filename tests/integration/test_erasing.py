@@ -240,11 +240,12 @@ def test_clocks_that_nobody_can_read_or_that_nothing_leads_to_are_erased_too(pro
     unreadable |= {"cw:as_of nonsense": {"x": "1"}, "cw:as_of 5": {}, 'cw:as_of ["devices"]': {"phone": 5}}
     lost = {'cw:as_of ["gone"]': {"inner": at(9).isoformat()}, 'cw:as_of ["limits"]': {}, "visits": "no map any more"}
     later = {"x": at(9).isoformat(), "m": "~"}
-    lost |= {f'cw:as_of ["lost", "{name}"]': later for name in range(400)}
+    lost |= {f'cw:as_of ["lost", "{name}"]': later for name in range(900)}
     for path in ('["lost", "0", "m"]', '["visits", "m"]', '["visits", "m", "m"]'):
         lost[f"cw:as_of {path}"] = later
     lost |= {'cw:as_of ["old"]': {"inner": at(1).isoformat()}}
-    profiles.plant(**unreadable, **lost)
+    for attributes in itertools.batched((unreadable | lost).items(), 300, strict=False):
+        profiles.plant(**dict(attributes))
     profiles.upsert(MapEntry(("deep", "b", "c", "x"), 1, at(5)))
     profiles.erase(4)
     clocks = {f"cw:as_of {path}" for path in ('["gone"]', '["visits"]', '["deep"]', '["deep","b"]', '["deep","b","c"]')}

@@ -161,6 +161,8 @@ def test_what_no_pool_can_be_is_invalid(body: Body, sentence: str) -> None:
 
 
 def test_what_goes_into_a_pool_goes_back_from_the_same_shard(bank: Bank) -> None:
+    for delivered in bank.deliver(0, opening("new", shards=2), transfer("first", 1, "payer-1", "new")):
+        assert isinstance(delivered.disposition, Done), "in one delivery"
     bank.deliver_until_done(transfer("t", 8, "payer-1", "pool"), transfer("out", 3, "pool", "payer-2"))
     bank.deliver_until_done(reverse("r", 5, "payer-1", "t"))
     [home] = {entry.home_account_id for entry in bank.books.entries if entry.transaction_id == "out"}
