@@ -250,6 +250,22 @@ def test_a_connection_that_ends_before_its_first_request_does_so_in_silence() ->
 
 
 @pytest.mark.parametrize(
+    ("lost_by", "text"), [(None, r"^the connection was closed$"), (ConnectionResetError("reset"), r"^reset$")]
+)
+def test_a_connection_that_is_lost_isnt_waited_for(lost_by: Exception | None, text: str) -> None:
+    async def lose() -> None:
+        connection = connections._Connection()
+        connection.connection_made(mock.Mock())
+        task = asyncio.create_task(connection.exchange(b""))
+        await asyncio.sleep(0)
+        connection.connection_lost(lost_by)
+        with pytest.raises(ConnectionError, match=text):
+            await task
+
+    asyncio.run(lose())
+
+
+@pytest.mark.parametrize(
     "not_plain",
     [{}, {"verify": False}, {"certificate": "a.pem"}, {"proxy": "http://a"}, {"body": io.BytesIO()}],
 )
@@ -442,6 +458,17 @@ def test_a_header_with_a_line_break_isnt_sent(client_of: ClientOf) -> None:
         with pytest.raises(ValueError, match="line break"):
             client.list_tables()
     assert len(server.requests) == 1
+
+
+def test_a_body_that_is_no_bytes_is_botocores(client_of: ClientOf) -> None:
+    def as_file(request: Any, **_: object) -> None:
+        request.body = io.BytesIO(request.body)
+
+    with Server([[PLAIN]] * 2).running() as server:
+        client = client_of(server.url)
+        client.meta.events.register("before-send.dynamodb", as_file)
+        assert outcome(client) == outcome(client) == ["a"]
+        assert server.connections == 1
 
 
 def test_requests_through_a_proxy_are_botocores(client_of: ClientOf, monkeypatch: pytest.MonkeyPatch) -> None:
