@@ -17,7 +17,7 @@ from unittest import mock
 
 import pytest
 from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSPreparedRequest, AWSRequest, HeadersDict
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSPreparedRequest, AWSRequest, HeadersDict
 from botocore.credentials import Credentials
 from botocore.exceptions import (
     BotoCoreError,
@@ -469,6 +469,23 @@ def test_a_body_that_is_no_bytes_is_botocores(client_of: ClientOf) -> None:
         client.meta.events.register("before-send.dynamodb", as_file)
         assert outcome(client) == outcome(client) == ["a"]
         assert server.connections == 1
+
+
+def test_a_stand_in_for_connections_gets_each_request(client_of: ClientOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As vcrpy's, which records them."""
+    recorded = []
+
+    class StandIn(AWSHTTPConnection):
+        def request(self, *arguments: Any, **named: Any) -> None:
+            recorded.append(arguments)
+            super().request(*arguments, **named)
+
+    monkeypatch.setattr(AWSHTTPConnectionPool, "ConnectionCls", StandIn)
+    with Server([[PLAIN]] * 3).running() as server:
+        client = client_of(server.url)
+        for _ in range(3):
+            client.list_tables()
+        assert len(recorded) == 3
 
 
 def test_requests_through_a_proxy_are_botocores(client_of: ClientOf, monkeypatch: pytest.MonkeyPatch) -> None:

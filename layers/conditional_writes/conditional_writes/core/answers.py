@@ -88,7 +88,8 @@ def _idle_connection(pool: Any) -> Any:
         connection = pool.pool.get(block=False)
     except (AttributeError, queue.Empty):  # there is no pool, or all its connections are in use
         return None
-    if getattr(connection, "is_connected", False):  # those of urllib3 1.26 don't say so
+    is_botocores = type(connection).__module__ == "botocore.awsrequest"  # and no stand-in, as vcrpy's
+    if is_botocores and getattr(connection, "is_connected", False):  # with urllib3 1.26 none says so
         return connection
     pool._put_conn(connection)
     return None
