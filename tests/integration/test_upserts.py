@@ -259,6 +259,7 @@ def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> N
         (MapEntry((), REMOVED), "expected the names of an attribute and of an entry"),
         (theme(1)._replace(as_of=datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
         (theme(1)._replace(as_of=cast("Any", "2026-01-01")), "expected a datetime with its offset"),
+        (theme(0.1, 1), "0.1 is a float"),
     ]:
         with pytest.raises((ValueError, TypeError), match=sentence):
             profiles.upsert(entry)
