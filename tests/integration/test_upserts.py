@@ -455,3 +455,5 @@ def test_an_entry_that_becomes_a_map_and_a_removal_are_counted_if_removals_are_f
         inside = MapEntry(("preferences", "theme", "accent"), value, at(seconds))
         profiles.upsert(inside, forget_after=forget_after)
     assert profiles.stored().get(REMOVED_BYTES) == counted
+    late = MapEntry(("preferences", "theme", "size"), 1, at(0.5))
+    assert profiles.upsert(late, assumed=Assumed.ALL)[:2] == (0, 1), "earlier than what was in the map's place"
