@@ -22,7 +22,7 @@ ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
 HOT_ACCOUNT, HOT_SHARE = ACCOUNTS[0], 0.25
 """The workers meet in this account's line: it gets this share of the transfers."""
 TRANSFERS, FAULTS_PER_CALL = 10_000, 0.03
-SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 200, 0.1
+SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 120, 0.1
 """With fewer transfers faults are more frequent, so that most of them are injected."""
 DUPLICATES_SHARE = 0.15
 WORKERS = 8

@@ -270,7 +270,7 @@ def test_the_examples_of_clients_do_what_they_say(run: Run) -> None:
 def test_the_examples_of_tests_pass(run: Run, monkeypatch: pytest.MonkeyPatch, every_case: bool) -> None:
     names = run(LIBRARY / "docs" / "testing.md")
     if not every_case:
-        names["explore"] = functools.partial(names["explore"], budget=100)
+        names["explore"] = functools.partial(names["explore"], budget=40)
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     for test in ("a_payment_is_made", "a_payment_is_made_once_in_every_order_with_every_fault", "a_flight_is_delayed"):
         names[f"test_{test}"]()
