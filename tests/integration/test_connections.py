@@ -326,7 +326,7 @@ def test_no_connection_is_said_so() -> None:
 @pytest.mark.parametrize("answering", [0, 1])
 def test_the_next_address_is_tried_if_one_doesnt_answer(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by calls that block: of a VPC endpoint's addresses that of one zone may be down."""
-    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.5)
 
     async def ask() -> bytes:
         async with awaited_session() as session:
