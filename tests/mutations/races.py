@@ -313,16 +313,9 @@ RACES = [
         "what a ticket has seen is committed with what was read after it",
         f"{LEDGER}/batch_poster.py",
         "        self.items = {**self.items, account_key: account}\n",
-        '        if account:\n            self.items[account_key] |= {"cw:version_id": account["cw:version_id"]}\n',
+        "        if account:\n            observed = {name: account[name] for name in ('version', 'cw:version_id')}\n"
+        "            self.items[account_key] |= observed\n",
         "two workers commit in turn",
-    ),
-    Race(
-        "a token is kept after a conflict",
-        LOOP,
-        "            sending = _Sending(client, plan(observed), deadline)\n",
-        "            before, sending = sending, _Sending(client, plan(observed), deadline)\n"
-        "            sending.write_id, sending.token = before.write_id, before.token\n",
-        "two calls of a function",
     ),
     Race(
         "an entry that was looked for in vain is put without a condition: the account's version would say the same",
