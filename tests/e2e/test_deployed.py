@@ -35,17 +35,20 @@ class Day(NamedTuple):
 
 
 QUEUES = ("transactions", "profiles")
+ACCOUNTS = 30
 
 
 @pytest.fixture(scope="module")
 def day(bank: Bank) -> Day:
     queues = dict(zip(QUEUES, (bank.transactions, bank.profiles), strict=True))
-    bodies = dict(zip(QUEUES, (believable_day(300, accounts=30), believable_updates(200, accounts=20)), strict=True))
+    bodies = dict(
+        zip(QUEUES, (believable_day(300, accounts=ACCOUNTS), believable_updates(200, accounts=20)), strict=True)
+    )
     bodies["profiles"] += PHOTOS
-    opening_first = sorted(bodies["transactions"], key=lambda body: '"open_account"' not in body)
-    bank.transactions.process(*opening_first[:30])  # Otherwise hundreds wait, some of them for minutes.
-    queues["transactions"].send(*opening_first[30:])
-    queues["profiles"].send(*bodies["profiles"])
+    openings, others = bodies["transactions"][:ACCOUNTS], bodies["transactions"][ACCOUNTS:]
+    bank.transactions.process(*openings)  # Otherwise hundreds of the others wait, some of them for minutes.
+    bank.transactions.send(*others)
+    bank.profiles.send(*bodies["profiles"])
     for queue in queues.values():
         queue.wait_until_drained()
     letters = {name: queue.take_dead_letters() for name, queue in queues.items()}

@@ -42,7 +42,7 @@ def quick_clients(url: str, handle: Handle) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quick_botocore() -> Iterator[None]:
-    """What botocore does for each session, client or request, and is the same each time, is done once."""
+    """botocore's work that is the same for each session, client or request is done once."""
     read, alias = cache(JSONFileLoader().load_file), cache(EventAliaser(HierarchicalEmitter())._alias_event_name)
     with (
         _handlers_copied_late(),

@@ -64,8 +64,8 @@ def statement(
 
     They are the last ten, the last N, or those of a time. Times without an offset are in UTC, as are all that are
     shown. A rejected transaction is an entry, too: the amount that was asked for is in brackets, and the reason comes
-    before its description. What is held after an entry is below its balance. Exit status 1: not all entries were found,
-    and the versions without one are named.
+    before its description. The amount that is held after an entry is below its balance. Exit status 1: not all entries
+    were found, and the versions without one are named.
     """
     if as_csv and operator.as_json:
         raise WrongUse("--csv and --json exclude each other")
