@@ -7,7 +7,7 @@ import json
 from http import HTTPStatus
 from typing import Any
 
-from workers.queue_messages import PRINCIPAL_ID
+from workers.queue_messages import AWS_ID
 
 
 def is_http(event: Any) -> bool:
@@ -24,7 +24,7 @@ def caller_of(event: dict[str, Any]) -> str | None:
     Lambda writes it, unless somebody invoked the function directly: then the event is whatever they wrote.
     """
     match event:
-        case {"requestContext": {"authorizer": {"iam": {"userId": str(caller)}}}} if PRINCIPAL_ID.fullmatch(caller):
+        case {"requestContext": {"authorizer": {"iam": {"userId": str(caller)}}}} if AWS_ID.fullmatch(caller):
             return caller
     return None
 

@@ -153,7 +153,7 @@ class Sending(NamedTuple):
         """None for anything else than the JSON of a sending."""
         match fields:
             case {"sent_by": str(by), "message_id": str(message_id), "sent_at": str(at)}:
-                if not (_is_id(by) and _is_id(message_id)):
+                if not (AWS_ID.fullmatch(by) and AWS_ID.fullmatch(message_id)):
                     return None
                 try:
                     return cls(by, message_id, datetime.fromisoformat(at).astimezone(UTC))
@@ -166,12 +166,8 @@ class Sending(NamedTuple):
         return {"sent_by": self.sent_by, "message_id": self.message_id, "sent_at": sent_at}
 
 
-MOST_ID_CHARACTERS = 256
-"""Of a principal's id and a message's: more than SQS's have, and so few that they have room in any item."""
-
-
-def _is_id(text: str) -> bool:
-    return len(text) <= MOST_ID_CHARACTERS and text.isascii() and text.isprintable()
+AWS_ID = re.compile(r"[!-~]{1,256}")
+"""Of a message, or of a principal as IAM has it: of a role `AROA…:session`, of a user `AIDA…`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -284,11 +280,9 @@ def message_from_record(record: dict[str, Any]) -> QueueMessage[Any]:
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-PRINCIPAL_ID = re.compile(r"[!-~]{1,256}")
-"""Of a principal, as IAM has it: of a role `AROA…:session`, of a user `AIDA…`."""
 _SYSTEM_ATTRIBUTES = {
     "ApproximateReceiveCount": (re.compile(r"[1-9][0-9]{0,5}"), 'a number of deliveries, such as "1"'),
-    "SenderId": (PRINCIPAL_ID, 'the id of a principal, such as "AROAEXAMPLE:payments"'),
+    "SenderId": (AWS_ID, 'the id of a principal, such as "AROAEXAMPLE:payments"'),
     "SentTimestamp": (re.compile(r"[0-9]{1,14}"), 'milliseconds since 1970, such as "1772280000000"'),
 }
 
