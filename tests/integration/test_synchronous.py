@@ -37,6 +37,9 @@ LIMITS: list[dict[str, Any]] = [
 PAYMENT: Body = {"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}
 
 
+VOID: Body = {"type": "void_hold", "transaction_id": "v-1", "account_id": "a", "hold_id": "h-1"}
+
+
 def nested(depth: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(depth):
@@ -269,20 +272,25 @@ def without_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     [
         ("TransactWriteItems", 60, False, "unknown"),
         ("BatchGetItem", 60, False, "busy"),
+        ("BatchGetItem after the first", 60, False, "busy"),
         ("BatchGetItem", 60, True, "busy"),
         ("nothing", 5, False, "busy"),
     ],
-    ids=["AWS says nothing of a write", "of a read", "of a read in a dry run", "no time is left"],
+    ids=["AWS says nothing of a write", "of a read", "of a later read", "of a read in a dry run", "no time is left"],
 )
 def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
     ledger: Ledger, function: ModuleType, lost: str, seconds: float, state: str, *, dry_run: bool
 ) -> None:
     def lose(**_: Any) -> None:
-        raise ReadTimeoutError(endpoint_url="lost")
+        if not answered or answered.pop():
+            raise ReadTimeoutError(endpoint_url="lost")
 
-    function.poster.client.meta.events.register(f"before-send.dynamodb.{lost}", lose)
+    operation, _, is_later = lost.partition(" ")
+    answered = [False] if is_later else []
+    function.poster.client.meta.events.register(f"before-send.dynamodb.{operation}", lose)
+    message = VOID if is_later else PAYMENT  # whether there was such a hold is read last
     with mock.patch("time.sleep"):
-        answer = invoke(function, {"transactions": [PAYMENT], "dry_run": dry_run}, seconds)
+        answer = invoke(function, {"transactions": [message], "dry_run": dry_run}, seconds)
     assert states(answer["outcomes"]) == [state]
     assert ledger.account("a").version == 1
 

@@ -24,13 +24,13 @@ from ledger.core.pools import NUMBERS_OF_SHARDS, Pool
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.dispositions import disposition_of, is_about_content
+from ledger.dispositions import after_commit, disposition_of, is_about_content
 from ledger.fold import Commit, Fold, QueuedTransaction
 from ledger.lines import Lines, Mark, Ticket
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables, Line
 from workers.batches import MAXIMUM_VALUES, Measurement
 from workers.parallel import in_parallel
-from workers.queue_messages import Disposition, Done, Untried
+from workers.queue_messages import Again, Disposition, Done
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -98,7 +98,7 @@ class BatchPoster(Struct):
                 try:
                     items |= read_once(self.client, keys, deadline, self._attributes)
                 except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
-                    unread |= dict.fromkeys(keys, Untried.after(error))
+                    unread |= dict.fromkeys(keys, Again.after(error))
             if not (pools := self.tables.pools_in(items)):
                 break
             self.pools |= pools
@@ -257,10 +257,6 @@ class _Group(Struct, eq=False):
         """
         try:
             self._read(known)
-        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
-            self.give(disposition_of(error) if self.losses else Untried.after(error))
-            return
-        try:
             if not self.turn and (contended := self._contended()):
                 self._line_up(min(contended))  # one line for groups that share several accounts
             while self.batches:
@@ -268,9 +264,7 @@ class _Group(Struct, eq=False):
                 plan = self._commit(messages).plan
                 try:
                     written = write(self.poster.client, plan, self.items, self.deadline, stop=self._has_accounts)
-                except Exception as error:
-                    if not is_about_content(error):
-                        raise
+                except Exception as error:  # noqa: BLE001 (AWS's trouble is raised again)
                     self._halve(messages, error)
                 else:
                     self._take(messages, written, started)
@@ -370,12 +364,16 @@ class _Group(Struct, eq=False):
             self.batches.append(rest)
 
     def _halve(self, messages: Sequence[QueuedTransaction], error: Exception) -> None:
-        """The messages' halves are next. A message alone is at fault for the error."""
-        if len(messages) == 1:
-            messages[0].disposition = disposition_of(error)
+        """The messages' halves are next, or a message alone is at fault for the error. Raises it if it is AWS's."""
+        if len(messages) > 1 and is_about_content(error):
+            half = len(messages) // 2
+            self.batches += [messages[half:], messages[:half]]
             return
-        half = len(messages) // 2
-        self.batches += [messages[half:], messages[:half]]
+        disposition = after_commit(error)
+        for message in messages:
+            message.disposition = disposition
+        if not is_about_content(error):
+            raise error
 
     def _line_up_after(self, lost: Sequence[Key]) -> None:
         """Waits in one line if an account was lost for the second time, or although the group has its ticket.

@@ -4,7 +4,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import DeadlinePassed, OutcomeUnknown
 from ledger.core.reason_codes import LineTooLong, NotYet, Refusal
-from workers.queue_messages import Again, Dead, Waiting
+from workers.queue_messages import Again, Dead, PerhapsDone, Waiting
 
 
 def disposition_of(error: BaseException) -> Waiting | Again | Dead:
@@ -21,6 +21,16 @@ def disposition_of(error: BaseException) -> Waiting | Again | Dead:
             return Again(str(error))
         case _:
             return Again.after(error)
+
+
+def after_commit(error: Exception) -> Again:
+    """The disposition of a message whose commit ended in this error.
+
+    After a passed deadline, and after an error of DynamoDB's with the status 400, nothing was written.
+    """
+    status = error.response["ResponseMetadata"].get("HTTPStatusCode") if isinstance(error, ClientError) else None
+    wrote_nothing = isinstance(error, DeadlinePassed) or status == 400
+    return (Again if wrote_nothing else PerhapsDone).after(error)
 
 
 _ABOUT_CONTENT = {"SerializationException", "TransactionCanceledException", "ValidationException"}

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from conditional_writes import Deadline, DeadlinePassed
+from conditional_writes import Deadline
 from ledger.core.journal import Outcome, outcome_to_json
 from ledger.core.post_requests import PostRequest
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.fold import QueuedTransaction
 from workers.batches import Measurement
-from workers.queue_messages import Again, Dead, Done, QueueMessage, Untried, Waiting
+from workers.queue_messages import Again, Dead, Done, PerhapsDone, QueueMessage, Waiting
 
 
 class State(StrEnum):
@@ -76,7 +76,7 @@ class SynchronousPoster(NamedTuple):
             self.poster.decide(decoded, deadline)
         elif decoded:
             measurements = self.poster.post(decoded, deadline)
-        return Answer([_outcome(message, dry_run=request.dry_run) for message in messages], measurements)
+        return Answer([_outcome(message) for message in messages], measurements)
 
     def _message(self, body: str, message_id: str, sent_by: str, now: datetime) -> QueuedTransaction:
         message: QueuedTransaction = QueueMessage(message_id, "", body, PERHAPS_POSTED, now, {}, sent_by)
@@ -87,7 +87,7 @@ class SynchronousPoster(NamedTuple):
         return message
 
 
-def _outcome(message: QueuedTransaction, *, dry_run: bool) -> dict[str, Any]:
+def _outcome(message: QueuedTransaction) -> dict[str, Any]:
     ids: dict[str, Any] = {"transaction_id": None, "account_id": None}
     if transaction := message.content:
         ids = {"transaction_id": transaction.transaction_id, "account_id": transaction.account_ids[0]}
@@ -98,8 +98,8 @@ def _outcome(message: QueuedTransaction, *, dry_run: bool) -> dict[str, Any]:
             return {**ids, "state": State.INVALID, "reason_code": code, "reason": reason, **details}
         case Waiting(code, reason):
             return {**ids, "state": State.WAITING, "reason_code": code, "reason": reason}
-        case Again(reason, error) as again:
-            # After DeadlinePassed nothing of a commit was written. A line that is too long is no error.
-            is_sure = dry_run or isinstance(again, Untried) or error is None or error.name == DeadlinePassed.__name__
-            return {**ids, "state": State.BUSY if is_sure else State.UNKNOWN, "reason": reason}
+        case PerhapsDone(reason):
+            return {**ids, "state": State.UNKNOWN, "reason": reason}
+        case Again(reason):
+            return {**ids, "state": State.BUSY, "reason": reason}
     raise AssertionError(f"{message.message_id} was given no disposition")

@@ -80,8 +80,8 @@ class Again(NamedTuple):
         return cls(f"{doing}{why}"[:MAXIMUM_REASON_CHARACTERS], ErrorText.of(error))
 
 
-class Untried(Again):
-    """As Again, and nothing of the message was written: no write of it was sent."""
+class PerhapsDone(Again):
+    """As Again, and a write of the message may have been made: AWS didn't say. After any other Again none was."""
 
 
 class Dead(NamedTuple):
