@@ -253,6 +253,18 @@ def test_awss_own_trouble_costs_a_group_one_try_and_leaves_what_was_committed_be
     assert len(set(map(id, became[99:]))) == 1  # the error's text is made once
 
 
+def test_awss_own_trouble_with_one_half_costs_no_try_of_the_other() -> None:
+    codes = iter(["ValidationException", "ThrottlingException"])
+
+    def refuses(_: Sequence[Write]) -> None:
+        raise error_of(next(codes), 400)
+
+    became = posted(accounts("alice"), [payment(1, transaction_id=str(n)) for n in range(2)], refuses=refuses)
+    assert kinds(became) == [Again] * 2
+    assert next(codes, None) is None
+    assert all("Throttling" in each.reason for each in became if isinstance(each, Again))
+
+
 class Panic(BaseException):
     """As PyO3's PanicException. It has no text."""
 
