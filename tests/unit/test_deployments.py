@@ -9,13 +9,6 @@ from tests.support.template import FUNCTIONS, TEMPLATE, resources
 GLOBALS = TEMPLATE["Globals"]["Function"]
 
 
-def test_each_function_has_an_alias_that_goes_over_to_each_change_of_its_settings_and_layers() -> None:
-    assert GLOBALS["AutoPublishAlias"] == "live"
-    assert GLOBALS["AutoPublishAliasAllProperties"] is True
-    assert GLOBALS["VersionDeletionPolicy"] == "Delete"
-    assert all(layer["PublishLambdaVersion"] for layer in resources("AWS::Serverless::LayerVersion").values())
-
-
 def test_no_parameter_reaches_functions_by_globals_where_its_change_would_make_no_version() -> None:
     """aws-sam #3820. The local AWS's address never changes, and the preference isn't a function's."""
     settings = {name: value for name, value in GLOBALS.items() if name != "DeploymentPreference"}
@@ -28,8 +21,8 @@ def test_callers_get_a_functions_name_with_its_alias(function: str) -> None:
 
 
 def test_a_gradual_deployment_goes_back_if_a_function_fails_or_the_books_differ() -> None:
-    preference, shifts = GLOBALS["DeploymentPreference"], TEMPLATE["Mappings"]["Deployments"]
-    assert {each["Ref"] for each in preference["Alarms"]} <= resources("AWS::CloudWatch::Alarm").keys()
+    watched, shifts = GLOBALS["DeploymentPreference"]["Alarms"], TEMPLATE["Mappings"]["Deployments"]
+    assert {alarm["Ref"] for alarm in watched} <= resources("AWS::CloudWatch::Alarm").keys()
     assert set(TEMPLATE["Parameters"]["DeploymentPreference"]["AllowedValues"]) == shifts.keys()
     assert [name for name, shift in shifts.items() if shift["IsGradual"] == "false"] == ["AllAtOnce"]
 

@@ -53,13 +53,6 @@ def of_kind(resources: Resources, kind: str) -> Iterator[tuple[str, Any]]:
     return ((name, each) for name, each in resources.items() if each["Type"] == kind)
 
 
-def a_statement_of_a_queue_has_one_resource(resources: Resources, _: dict[str, str]) -> Iterator[str]:
-    for name, policy in of_kind(resources, "AWS::SQS::QueuePolicy"):
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
-            if statement["Resource"] != "*":
-                yield f"{name}, {statement['Sid']}: a queue's statement takes one resource"
-
-
 def queues_take_tls_alone_and_named_senders(resources: Resources, given: dict[str, str]) -> Iterator[str]:
     if "AwsEndpointUrl" in given:
         return
@@ -142,12 +135,6 @@ def no_caller_of_a_url_can_write_the_event_that_names_its_caller(
                 yield f"{name}: lets invoke a function that believes its event, or refuses all calls"
 
 
-def a_job_that_is_not_done_is_missed_in_time(resources: Resources, _: dict[str, str]) -> Iterator[str]:
-    for name, alarm in of_kind(resources, "AWS::CloudWatch::Alarm"):
-        if name.endswith("UnfinishedAlarm") and alarm["Properties"]["Metrics"][0]["Expression"] != "FILL(done, 0)":
-            yield f"{name}: CloudWatch takes older values in place of missing ones"
-
-
 NAMES = re.compile(r"(Table|Queue|Role|Alarm|Dashboard|Layer|LogGroup|ManagedPolicy|Backup(Vault|Plan))?Name")
 
 
@@ -162,14 +149,12 @@ def two_stacks_of_an_account_have_no_name_in_common(resources: Resources, _: dic
 
 OF_RESOURCES: list[Rule] = [
     two_stacks_of_an_account_have_no_name_in_common,
-    a_statement_of_a_queue_has_one_resource,
     queues_take_tls_alone_and_named_senders,
     what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails,
     a_key_of_kms_is_used_if_one_is_given,
     every_change_publishes_a_version,
     what_calls_a_function_calls_its_alias,
     no_caller_of_a_url_can_write_the_event_that_names_its_caller,
-    a_job_that_is_not_done_is_missed_in_time,
 ]
 
 
@@ -216,11 +201,6 @@ def test_each_parameter_that_is_off_or_empty_by_default_is_tried() -> None:
 QUEUE = "RetainExceptOnCreate, Delete]\n        UpdateReplacePolicy: !If [IsProd, Retain, Delete]\n        Properties"
 POLICY = "QueuesPolicy:\n        Type: AWS::SQS::QueuePolicy\n"
 PLANTED = {
-    "F1": (
-        'Resource: "*"\n                Condition: { Bool',
-        "Resource: [a, b]\n                Condition: { Bool",
-        "one resource",
-    ),
     "F3": ('"|arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+"', '"|arn:.*"', "KmsKeyArn: takes other ARNs"),
     "F5, layers": ("PublishLambdaVersion: true", "PublishLambdaVersion: false", "publishes no version"),
     "F5, settings": ("AllProperties: true", "AllProperties: false", "a changed setting publishes no version"),
@@ -238,7 +218,6 @@ PLANTED = {
     ),
     "F9": ('{ Ref: !Sub "${Function}Function" }', '!Sub "${Function}Function${Stage}"', "may leave it unresolved"),
     "F10": ('!Equals [!Ref BatchWindowSeconds, "0"]', "!Equals [!Ref BatchWindowSeconds, 0]", "compared to a number"),
-    "F11": ("FILL(done, 0)", "done", "older values in place of missing ones"),
     "F12": ("SSEEnabled: !If [HasKey, true, false]", "SSEEnabled: true", "AWS's managed key costs its requests"),
     "a fixed name": ("Name: !Sub ${AWS::StackName}-outcomes", "Name: outcomes", "another stack has the same name"),
     "one name": ("ExpiredHoldsSchedule:", "ExpireHoldsSchedule:", "a parameter and a resource have one name"),
@@ -246,8 +225,8 @@ PLANTED = {
     "plain HTTP": ("Sid: TlsOnly", "Sid: Nothing", "takes plain HTTP"),
     "any sender": ("- HasAdministrators\n", "- HasProducers\n", "senders aren't those of AdministratorRoleArns"),
 }
-"""The numbers are those of the audit. Its F2, F4, F8 and F13 are sentences for people, and F14 is the jobs' code:
-tests/integration/test_sending_jobs.py.
+"""The numbers are those of the audit. F1 and F11 are in test_template.py. F2, F4, F8 and F13 are sentences for people,
+and F14 is the jobs' code: tests/integration/test_sending_jobs.py.
 """
 
 
@@ -255,19 +234,6 @@ tests/integration/test_sending_jobs.py.
 def test_each_mistake_that_is_planted_again_is_named(old: str, new: str, problem: str) -> None:
     assert old in TEXT
     assert any(problem in sentence for found in problems(TEXT.replace(old, new, 1), FEW) for sentence in found)
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        "`kms:GenerateDataKeyWithoutPlaintext`",  # F2: what the deployer needs on the key
-        "`--use-previous-template`",  # F4: what takes parameters of before
-        "list-rules",  # F8: consumers' rules go before the bus
-        "4,096 bytes",  # F13: how many senders may be named
-    ],
-)
-def test_the_page_tells_the_deployer(told: str) -> None:
-    assert told in (PROJECT / "docs" / "deploying.md").read_text()
 
 
 def test_every_environment_of_sam_expands_the_loops() -> None:

@@ -356,11 +356,6 @@ def test_an_alarm_notifies_one_of_two_topics_and_only_undone_jobs_are_known_by_m
         assert alarm["TreatMissingData"] == ("breaching" if name.endswith("UnfinishedAlarm") else "notBreaching")
 
 
-def test_a_deployment_that_takes_over_gradually_is_watched_by_alarms_that_are_there() -> None:
-    watched = TEMPLATE["Globals"]["Function"]["DeploymentPreference"]["Alarms"]
-    assert {alarm["Ref"] for alarm in watched} <= ALARMS.keys()
-
-
 def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() -> None:
     shown: dict[str, set[str]] = {}
     for namespace, _, dimensions in dashboard_metrics():
