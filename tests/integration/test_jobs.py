@@ -1,20 +1,19 @@
-"""Scheduled jobs on both engines, by a queue in the process and on its clock: each time is done once, and is done."""
+"""Scheduled jobs on both engines, by a queue in the process and on its clock: each time is done once, and is done.
 
-import itertools
+Faults at every call: tests/faults/test_every_call_of_jobs.py. Runs at once: tests/explore/test_jobs.py.
+"""
+
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from conditional_writes.locks import LockLost, LockTaken, WindowDone
-from tests.support.faults import Fault, Faults, Killed
+from tests.support.faults import Killed
 from tests.support.job_service import (
     EVENT,
     FIRST,
@@ -38,12 +37,7 @@ STEPS = 3
 
 @pytest.fixture
 def counting(dynamodb: Endpoint) -> JobService:
-    return JobService(dynamodb, steps=STEPS)
-
-
-@pytest.fixture
-def service(dynamodb: Endpoint) -> Callable[..., JobService]:
-    return partial(JobService, dynamodb)
+    return JobService(dynamodb, STEPS)
 
 
 # --- messages that are none of the job's ------------------------------------------------------------------
@@ -319,29 +313,6 @@ def test_a_run_that_fails_for_a_week_is_a_dead_letter(counting: JobService) -> N
     assert 7 * 24 * 3600 < counting.clock.seconds - began < 8 * 24 * 3600
 
 
-@pytest.mark.parametrize("seconds", [60, NO_TIME], ids=["one invocation", "one for each step"])
-@pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.ALL_RESPONSES_LOST])
-def test_killed_at_any_call_the_run_is_finished_once(
-    service: Callable[..., JobService], fault: Fault, seconds: float
-) -> None:
-    """The last case has a call that is never made, so all calls were tried."""
-    for at in itertools.count(1):
-        counting, faults = service(), Faults(fault, at)
-        counting.timeout_seconds = seconds
-        counting.send()
-        with faults.on(counting.client):
-            counting.deliver_until_quiet(faults)
-        assert counting.records()[f"count {FIRST}"]["steps"] == [1, 2], at
-        assert counting.outcomes.count("Done") <= 1, at
-        before = counting.records()
-        assert counting.invoke() == "DoneBefore"
-        assert counting.records() == before
-        if len(faults.calls) < at:
-            break
-    assert at > 3
-    counting.assert_done_once(FIRST)
-
-
 def test_killed_before_its_message_is_told_to_come_at_once_the_run_goes_on_later(counting: JobService) -> None:
     counting.timeout_seconds = NO_TIME
     tell = counting.job.queue.client.change_message_visibility
@@ -362,12 +333,3 @@ def test_two_times_at_once_each_sent_twice_are_done_once_each(counting: JobServi
     assert {time for time, _ in counting.worked} == {FIRST, SECOND}
     assert counting.outcomes.count("Done") == 2
     assert {json.loads(message.body)["scheduled_time"] for message in counting.dead} == set()
-
-
-def test_all_at_once_the_run_is_finished_once(service: Callable[..., JobService]) -> None:
-    counting = service(now=time.time)
-    with ThreadPoolExecutor(16) as pool:
-        outcomes = Counter(pool.map(lambda _: counting.invoke(), range(16)))
-    assert outcomes["Done"] == 1
-    assert outcomes.keys() <= {"Done", "DoneBefore", "InProgress"}
-    assert counting.steps == [1, 2]

@@ -11,10 +11,10 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from conditional_writes import Item
-from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.locks import Locks
 from tests.support.clock import Clock
-from tests.support.faults import Faults, Killed
+from tests.support.faults import Killed
 from tests.support.sqs import ARN, Message, Sqs
 from tests.support.template import resources
 from tools.local_aws.functions import Context, record
@@ -41,10 +41,10 @@ class JobService:
     `before_call`.
     """
 
-    def __init__(self, dynamodb: Endpoint, steps: int = 2, now: Callable[[], float] | None = None) -> None:
+    def __init__(self, dynamodb: Endpoint, steps: int) -> None:
         self.dynamodb, self.client, self.number_of_steps = dynamodb, dynamodb.client("dynamodb"), steps
         self.clock = Clock()
-        self.locks = Locks(self.client, create_locks_table(dynamodb, f"jobs-{next(_numbers)}"), now=now or self.clock)
+        self.locks = Locks(self.client, create_locks_table(dynamodb, f"jobs-{next(_numbers)}"), now=self.clock)
         self.sqs = Sqs(self.clock)
         for name, attributes in (("dead", {}), ("jobs", _attributes())):
             self.sqs.answer("CreateQueue", {"QueueName": name, "Attributes": attributes}, "")
@@ -77,9 +77,8 @@ class JobService:
     def invoke(self, event: Any = EVENT, **fields: Any) -> str:
         """The outcome of a message that is sent now. Raises the job's error."""
         body = event if isinstance(event, str) else json.dumps(event | fields if fields else event)
-        if self.locks.now is self.clock:
-            self.clock.seconds += 0.001
-        sent_at = datetime.fromtimestamp(self.locks.now(), UTC)
+        self.clock.seconds += 0.001
+        sent_at = datetime.fromtimestamp(self.clock.seconds, UTC)
         context: Any = Context(self.timeout_seconds)
         return self.job.run(body, sent_at, context)["outcome"]
 
@@ -106,7 +105,7 @@ class JobService:
     def send(self, event: Any = EVENT) -> None:
         self.sqs.send("jobs", event if isinstance(event, str) else json.dumps(event))
 
-    def deliver(self, faults: Faults | None = None) -> None:
+    def deliver(self) -> None:
         """Waits until a message is visible, and delivers it as Lambda does."""
         self.clock.seconds = max(self.clock.seconds, min(message.visible_at for message in self.waiting))
         asked = {"QueueUrl": "jobs", "AttributeNames": ["All"]}
@@ -117,8 +116,6 @@ class JobService:
         event = {"Records": [record(message["Body"]) | received | {"attributes": message["Attributes"]}]}
         context: Any = Context(self.timeout_seconds)
         try:
-            if faults:
-                faults.revive()
             answer = self.job.process(event, context)
         except (Killed, Exception) as error:  # noqa: BLE001 (the message comes again after any error)
             self.outcomes.append(type(error).__name__)
@@ -126,9 +123,9 @@ class JobService:
             if not answer["batchItemFailures"]:
                 self.sqs.answer("DeleteMessage", {"QueueUrl": "jobs", "ReceiptHandle": message["ReceiptHandle"]}, "")
 
-    def deliver_until_quiet(self, faults: Faults | None = None) -> None:
+    def deliver_until_quiet(self) -> None:
         while self.waiting:
-            self.deliver(faults)
+            self.deliver()
 
     @property
     def waiting(self) -> list[Message]:
@@ -146,9 +143,6 @@ class JobService:
     def records(self) -> dict[str, Item]:
         items = map(from_dynamodb, scan(self.dynamodb, self.locks.table))
         return {item.pop("lock_key"): item for item in items}
-
-    def put(self, lock_key: str, **attributes: Any) -> None:
-        self.client.put_item(TableName=self.locks.table, Item=to_dynamodb({"lock_key": lock_key} | attributes))
 
     @property
     def steps(self) -> list[int]:
