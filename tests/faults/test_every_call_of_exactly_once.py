@@ -1,21 +1,14 @@
-"""Every fault injected at every AWS call of exactly-once functions, with redelivery, and every pair of faults.
+"""Every fault injected at every AWS call of exactly-once functions, with redelivery, and every pair of faults."""
 
-And workers that fail at random, all with the same requests.
-"""
-
-import contextlib
-import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pytest
 
-from conditional_writes.core.items import to_dynamodb
 from tests.faults.conftest import Inject
 from tests.faults.every_pair import inject_every_pair, inject_some_pairs
 from tests.faults.scenarios.paying import MIXED, Paying
-from tests.support.faults import Faults, FaultsAt, Killed, RandomFaults, scenario_after_scenario
-from tests.support.paying import Tables, Way, Worker, account, payment
+from tests.support.faults import FaultsAt, scenario_after_scenario
+from tests.support.paying import Way, payment
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -67,44 +60,3 @@ def test_pairs_of_faults_leave_what_no_fault_leaves(aws: Endpoint, way: Way, say
     assert tally.pairs >= 30
     assert not tally.violations, "\n".join(tally.violations)
     assert not tally.not_injected, "\n".join(tally.not_injected)
-
-
-WORKERS = 4
-PAYMENTS = [payment(number, amount=number) for number in range(1, 7)]
-PROBABILITY = 0.3
-
-
-@in_each_way
-def test_many_workers_that_fail_at_random_make_each_payment_once_and_have_one_answer(
-    dynamodb: Endpoint, way: Way, every_case: bool
-) -> None:
-    """Each worker is given all payments, in an order of its own, and again until it has an answer."""
-    for seed in range(3 if every_case else 1):
-        tables = Tables(dynamodb)
-        dynamodb.client("dynamodb").put_item(TableName=tables.accounts, Item=to_dynamodb(account()))
-        workers = [Worker(tables, way) for _ in range(WORKERS)]
-        faults = [RandomFaults(seed * WORKERS + number, PROBABILITY) for number in range(WORKERS)]
-
-        def deliver_all(number: int, workers: list[Worker] = workers, faults: list[RandomFaults] = faults) -> Any:
-            order = random.Random(number).sample(PAYMENTS, len(PAYMENTS))
-            return {each["payment_id"]: _deliver(workers[number], each, faults[number]) for each in order}
-
-        with contextlib.ExitStack() as stack, ThreadPoolExecutor(WORKERS) as pool:
-            stack.enter_context(scenario_after_scenario())
-            for worker, theirs in zip(workers, faults, strict=True):
-                stack.enter_context(theirs.on(worker.client))
-            first, *others = pool.map(deliver_all, range(WORKERS))
-        assert all(other == first for other in others)
-        assert tables.balances() == {"alice": 100 - sum(each["amount"] for each in PAYMENTS)}
-        assert tables.paid() == sorted(each["payment_id"] for each in PAYMENTS)
-        assert any(each.injected for each in faults)
-
-
-def _deliver(worker: Worker, request: dict[str, Any], faults: Faults) -> Any:
-    for _ in range(100):
-        faults.revive()
-        try:
-            return worker.pay(request)
-        except (Killed, Exception):  # noqa: BLE001 (a queue delivers again after any error)
-            continue
-    raise AssertionError(f"no answer to {request}")

@@ -69,16 +69,6 @@ class Profiles(ProfileTable):
         work()
         return len(self.calls) - before
 
-    def once_before(self, call: int, work: Callable[[], object]) -> None:
-        """Does the work before this call of the client's next ones, counted from 0."""
-        countdown = itertools.count(call, -1)
-
-        def step(**_: object) -> None:
-            if next(countdown) == 0:
-                work()
-
-        self.client.meta.events.register("before-call", step)
-
 
 @pytest.fixture
 def profiles(dynamodb: Endpoint) -> Profiles:
@@ -251,14 +241,6 @@ def test_clocks_that_nobody_can_read_or_that_nothing_leads_to_are_erased_too(pro
     clocks = {f"cw:as_of {path}" for path in ('["gone"]', '["visits"]', '["deep"]', '["deep","b"]', '["deep","b","c"]')}
     kept = {name.replace(", ", ",") for name in profiles.item}
     assert kept == {"cw:erased_as_of", "deep", *clocks}, "later clocks stay"
-
-
-def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:
-    with pytest.raises(ValueError, match="expected a time with its offset from UTC"):
-        erase(profiles.client, profiles.key("alice"), datetime(2026, 3, 1, 12))  # noqa: DTZ001
-    with pytest.raises(ValueError, match="expected the names of an attribute and of an entry"):
-        profiles.upsert(MapEntry((), "a value", at(1)))
-    assert profiles.calls == []
 
 
 def test_the_count_of_an_items_bytes_is_right_after_an_erasure_with_entries(profiles: Profiles) -> None:

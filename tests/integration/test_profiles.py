@@ -10,7 +10,7 @@ import pytest
 from conditional_writes import Item
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tests.support.profile_table import Stored
-from tools.local_aws.functions import Context, Queue, invoke, metric_totals, record, upsert_profiles
+from tools.local_aws.functions import Context, invoke, metric_totals, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, scan
@@ -184,18 +184,6 @@ def test_what_is_too_long_for_a_request_and_does_not_fit_may_be_there_in_part_an
     assert limits() == message["entries"]
 
 
-def test_what_is_invalid_is_dead_lettered_with_its_reason_and_holds_up_nobody(profiles: Profiles) -> None:
-    junk = ["hello", update({"limit": None}, colour="green"), update({}), update({"x": 1}, path=["cw:write_id"])]
-    profiles.post(*junk, update({"theme": "dark"}))
-    assert profiles.reasons() == [
-        "body: expected JSON; JSON is malformed: invalid character (byte 0)",
-        "body: object contains unknown field `colour`",
-        "entries: expected at least one name, there or in removed",
-        "path: expected another first name than 'cw:write_id', which the table needs for itself",
-    ]
-    assert profiles["alice"] == {"preferences": {"theme": "dark"}}
-
-
 def test_one_profiles_trouble_does_not_hold_up_another_and_it_can_be_erased(profiles: Profiles) -> None:
     profiles.put_unreadable("alice")
     bad = [record(update({"theme": "dark"})), record(update({"size": 12}))]
@@ -206,18 +194,6 @@ def test_one_profiles_trouble_does_not_hold_up_another_and_it_can_be_erased(prof
     profiles.post(erasure(seconds=1))
     profiles.post(update({"theme": "dark"}, 2))
     assert profiles["alice"] == {"preferences": {"theme": "dark"}}
-
-
-def test_a_message_of_an_unreadable_profile_comes_again_until_sqs_would_delete_it(profiles: Profiles) -> None:
-    profiles.put_unreadable("alice")
-    queue = Queue([record(update({"theme": "dark"}))])
-    for _ in range(10):
-        queue.deliver(profiles.function)
-    assert len(queue.records) == 1
-    profiles.post(record(update({"theme": "dark"}), 700, LAST_DAY))
-    [reason] = profiles.reasons()
-    assert reason
-    assert reason.startswith("not processed in 7.0 days on the queue: ")
 
 
 def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(

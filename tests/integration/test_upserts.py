@@ -24,6 +24,7 @@ from conditional_writes.upserts import (
     Upserted,
     UpsertInRequests,
     erase,
+    erasure,
     plan,
 )
 from conditional_writes.upserts.clocks import MAP_MARK, clocks_attribute, is_removal
@@ -257,6 +258,8 @@ def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> N
         (MapEntry(("account_id", "x"), 1), "account_id can't hold entries"),
         (MapEntry(("cw:write_id", "x"), 1), "cw:write_id can't hold entries"),
         (MapEntry((), REMOVED), "expected the names of an attribute and of an entry"),
+        (MapEntry((), "a value", at(1)), "expected the names of an attribute and of an entry"),
+        (erasure(datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
         (theme(1)._replace(as_of=datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
         (theme(1)._replace(as_of=cast("Any", "2026-01-01")), "expected a datetime with its offset"),
         (theme(0.1, 1), "0.1 is a float"),
