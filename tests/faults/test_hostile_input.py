@@ -245,30 +245,10 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
     say(str(tried))
 
 
-def without(one: dict[str, Any], field: str) -> dict[str, Any]:
-    return {name: value for name, value in one.items() if name != field}
-
-
 def with_attribute(one: dict[str, Any], name: str, value: object) -> dict[str, Any]:
     return one | {"attributes": one["attributes"] | {name: value}}
 
 
-TEN_ATTRIBUTES = {f"a{number}": {"dataType": "String", "stringValue": SECRET} for number in range(9)} | {
-    "reason": {"dataType": "String", "stringValue": "of an earlier time"}
-}
-ODD: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "of another source": lambda one: one | {"eventSource": "aws:kinesis", "eventSourceARN": None},
-    "without a source": lambda one: without(one, "eventSource"),
-    "without message attributes": lambda one: without(one, "messageAttributes"),
-    "with a field more": lambda one: one | {"kinesis": {"data": SECRET}},
-    "with ten message attributes, a reason among them": lambda one: one | {"messageAttributes": TEN_ATTRIBUTES},
-    "with a binary attribute": lambda one: (
-        one | {"messageAttributes": {"blob": {"dataType": "Binary.x", "binaryValue": "AAH/"}}}
-    ),
-    "with a checksum that isn't its own": lambda one: one | {"md5OfBody": "0" * 32},
-    "sent in 1970": lambda one: with_attribute(one, "SentTimestamp", "0"),
-    "sent in 5138": lambda one: with_attribute(one, "SentTimestamp", "9" * 14),
-}
 UNSOUND: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "with an object for a body": lambda one: one | {"body": {"note": SECRET}},
     "with a count of zero": lambda one: with_attribute(one, "ApproximateReceiveCount", "0"),
@@ -293,20 +273,6 @@ def workers(aws: Endpoint) -> dict[str, ModuleType]:
         "process_transactions": with_one_queue(Ledger(aws, **SETTINGS).worker),
         "upsert_profiles": upsert_profiles(aws, profiles_table, **SETTINGS),
     }
-
-
-@pytest.mark.parametrize("oddity", ODD)
-@pytest.mark.parametrize("name", WORKERS)
-def test_an_odd_record_is_handled_like_any_other(
-    aws: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
-) -> None:
-    function = workers[name]
-    meter = Meter(client_of(function), function.worker.queue.client)
-    batch = list(map(ODD[oddity], sound_batch(name)))
-    delivered = deliver(aws, function, meter, [*batch, ODD[oddity](record("no JSON"))], Tried())
-    assert [delivered.how(one) for one in delivered.records] == ["done"] * len(batch) + ["dead"]
-    assert "expected JSON" in delivered.reason(delivered.records[-1])
-    assert delivered.said.count('"message_id"') == len(batch) + 1
 
 
 @pytest.mark.parametrize("fault", UNSOUND)

@@ -11,7 +11,7 @@ import pytest
 from conditional_writes.core.items import MAXIMUM_ITEM_BYTES, item_bytes
 from ledger.core.replay import from_payload
 from tests.checkers.books import violations
-from tests.support.bodies import Body, opening, openings, payment, transfer
+from tests.support.bodies import Body, opening, openings, payment, reverse, transfer
 from tests.support.ledger import Ledger
 from tools.local_aws.day import believable_day
 from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record
@@ -103,22 +103,6 @@ def test_a_rejection_is_replayed_and_never_flips(ledger: Ledger) -> None:
     assert ledger.account().balance == 1000
 
 
-def test_a_transfer_is_posted_or_rejected_on_both_sides_and_repeated_on_neither(ledger: Ledger) -> None:
-    ledger.post(opening(), opening("bob", -500))
-    rent, too_much = record(transfer("t-1", "400.50", "bob", "alice")), record(transfer("t-2", 100, "bob", "alice"))
-    assert not invoke(ledger.worker, [rent, too_much])
-    repeated = record(transfer("t-1", 400.5, "bob", "alice"))
-    assert not invoke(ledger.worker, [again(rent), repeated, again(too_much)])
-    books = ledger.books
-    assert not violations(books)
-    for account_id, amount in (("alice", 400.5), ("bob", -400.5)):
-        opened, posted, rejected = (entry.outcome for entry in books.journal[account_id])
-        assert (posted.status, posted.amount, posted.balance_after) == ("POSTED", amount, amount)
-        assert (rejected.reason, rejected.amount, rejected.balance_after) == ("OVERDRAFT_LIMIT", 0, amount)
-        assert [outcome.account_version for outcome in (opened, posted, rejected)] == [1, 2, 3]
-        assert books.accounts[account_id].balance == amount
-
-
 @pytest.mark.parametrize("early", [payment(), transfer("t-1", 1, "bob", "alice")], ids=["payment", "transfer"])
 def test_a_payment_that_overtook_its_opening_waits_for_it(ledger: Ledger, early: Body) -> None:
     ledger.open("bob", limit=-5)
@@ -144,29 +128,21 @@ def test_exact_decimals_survive_the_way_through_dynamodb(ledger: Ledger) -> None
     assert not violations(ledger.books)
 
 
-def test_one_accounts_trouble_does_not_hold_up_another_even_if_a_transfer_joins_them(ledger: Ledger) -> None:
-    ledger.open("alice", "bob")
-    ledger.change_account(status="FROZEN SOLID")
-    good, bad = record(payment("t-1", 1, "bob")), record(payment("t-1"))
-    assert invoke(ledger.worker, [bad, good]) == {bad["messageId"]}
-    bad, joining, good = map(record, (payment("t-2"), transfer("tr", 1, "bob", "alice"), payment("t-2", 1, "bob")))
-    assert invoke(ledger.worker, [bad, joining, good]) == {bad["messageId"], joining["messageId"]}
+@pytest.mark.parametrize("amount", ["-50", "0", "31", "1E+125"])
+def test_a_damaged_count_of_reversals_decides_nothing_and_its_messages_come_again(ledger: Ledger, amount: str) -> None:
+    ledger.open("alice", "bob", limit=-100)
+    ledger.post(transfer("t-1", 30), reverse("r-1", 10))
+    key = {"account_id": "alice", "transaction_id": "t-1"}
+    ledger.change(ledger.tables.reversals, key, amount=Decimal(amount))
+    reversals = [record(reverse("r-2", 60)), record(reverse("r-3", 1, "bob", of_account_id="alice"))]
+    assert invoke(ledger.worker, reversals) == {each["messageId"] for each in reversals}
+    balances = {item["account_id"]: item["balance"] for item in ledger.items(ledger.tables.accounts)}
+    assert balances == {"alice": -20, "bob": 20}
 
 
 def test_without_time_left_everything_goes_back_to_the_queue(ledger: Ledger) -> None:
     assert len(ledger.returned(opening(), "junk", context=Context(timeout_seconds=1))) == 2
     assert not ledger.books.accounts
-
-
-def test_what_can_never_be_posted_is_dead_lettered_with_its_reason(ledger: Ledger) -> None:
-    ledger.post(opening(), payment("t-1"))
-    ledger.post("junk" * 65_536, payment("t-1", 2), payment("t-2", 1, "nobody"), payment("t-3"))
-    assert {letter.reason for letter in ledger.dead_letters()} == {
-        "body: 262,144 bytes, expected at most 131,072",
-        "transaction_id: 't-1' was used before on account 'alice' with another amount",
-        "waited through 8 deliveries: account_id: no account 'nobody' has been opened",
-    }
-    assert ledger.account().balance == 2
 
 
 def test_accounts_that_dynamodb_does_not_write_cost_their_own_messages_only(ledger: Ledger) -> None:

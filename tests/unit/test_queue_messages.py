@@ -54,6 +54,12 @@ def test_any_time_that_is_accepted_is_a_date(milliseconds: str) -> None:
     assert message_from_record(record("x") | with_attribute("SentTimestamp", milliseconds)).sent_at.tzinfo is UTC
 
 
+@pytest.mark.parametrize("name", ["eventSource", "eventSourceARN", "messageAttributes", "md5OfBody"])
+def test_a_record_without_what_nobody_needs_is_one(name: str) -> None:
+    made = record("x")
+    assert message_from_record({other: made[other] for other in made if other != name} | {"more": 1}).attributes == {}
+
+
 @pytest.mark.parametrize(
     "unnamed", [None, "x", [], {}, record("x") | {"messageId": ""}, record("x") | {"messageId": 1}]
 )
