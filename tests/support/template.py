@@ -19,7 +19,12 @@ FOLDERS = {function["CodeUri"].removeprefix("functions/"): name for name, functi
 
 def event_sources(name: str, kind: str) -> list[dict[str, Any]]:
     """The properties of a function's event sources of this type, such as "SQS" and "DynamoDB"."""
-    return [source["Properties"] for source in FUNCTIONS[name].get("Events", {}).values() if source["Type"] == kind]
+    own = [source["Properties"] for source in FUNCTIONS[name].get("Events", {}).values() if source["Type"] == kind]
+    if kind != "SQS":
+        return own
+    mappings = resources("AWS::Lambda::EventSourceMapping").values()
+    mine = [mapping for mapping in mappings if mapping["FunctionName"] == {"Ref": f"{name}Aliaslive"}]
+    return own + [mapping | {"Queue": mapping["EventSourceArn"]} for mapping in mine]
 
 
 def granted(role: str, **parameters: str) -> set[tuple[str, str]]:

@@ -44,6 +44,7 @@ class Compared:
         self.local = run.deployment.is_local
         self.by_kind: dict[str, Callable[[str, Any], Iterator[str]]] = {
             "AWS::Serverless::Function": self._function,
+            "AWS::Lambda::EventSourceMapping": self._mapping,
             "AWS::SQS::Queue": self._queue,
             "AWS::DynamoDB::Table": self._table,
             "AWS::CloudWatch::Alarm": self._alarm,
@@ -113,17 +114,18 @@ class Compared:
             found = lambda_.get_function_recursion_config(FunctionName=function)
             yield from self._differences(name, {"RecursiveLoop": "Terminate"}, found)
         for source_name, source in properties.get("Events", {}).items():
-            yield from self._mapping(f"{name}{source_name}", source["Type"], source["Properties"])
+            mapping = dict(source["Properties"])
+            mapping["EventSourceArn"] = mapping.pop(MAPPED[source["Type"]])
+            yield from self._mapping(f"{name}{source_name}", mapping)
 
-    def _mapping(self, name: str, kind: str, expected: Any) -> Iterator[str]:
+    def _mapping(self, name: str, expected: Any) -> Iterator[str]:
         found = self.run.client("lambda").get_event_source_mapping(UUID=self.resources[name])
         found["FilterCriteria"] = found.get("FilterCriteria", {})
-        expected = dict(expected)
-        arn = {"EventSourceArn": expected.pop(MAPPED[kind]), "State": "Enabled"}
+        expected = {key: value for key, value in expected.items() if key != "FunctionName"} | {"State": "Enabled"}
         destination = expected.pop("DestinationConfig", None)
         if destination:
             expected["DestinationConfig"] = {"OnFailure": {"Destination": destination["OnFailure"]["Destination"]}}
-        yield from self._differences(name, expected | arn, found)
+        yield from self._differences(name, expected, found)
         if found.get("LastProcessingResult", "").startswith("PROBLEM"):
             yield f"{name}: {found['LastProcessingResult']}"
 
