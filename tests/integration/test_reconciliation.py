@@ -135,7 +135,7 @@ def test_an_account_that_is_too_slow_is_skipped_with_what_was_found_of_it(ledger
     assert counts(report) == (3, 1, 0)
     assert report["first_skipped"] == [
         "alice: its items couldn't be read: DeadlinePassed: no time is left: reading a table, again, after this"
-        " was found: the account is at version 6, and this one has no entry"
+        " was found: version 6 has no entry, and the account is at version 6"
     ]
 
 

@@ -161,7 +161,7 @@ class Replay(Struct):
         """The versions before this one that the entries so far don't have."""
         for missing in range(self.version + 1, version):
             self.is_known = False
-            sentence = f"the account is at version {self.target.version}, and this one has no entry"
+            sentence = f"version {missing} has no entry, and the account is at version {self.target.version}"
             yield Mismatch(self.target.account_id, "missing entry", missing, sentence)
 
     def _wrong_entry(self, entry: JournalEntry, around: Surroundings, now: datetime) -> Iterator[Mismatch]:
