@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, cast
 from unittest import mock
+from zoneinfo import ZoneInfo
 
 import pytest
 from botocore.exceptions import ClientError
@@ -138,6 +139,17 @@ def test_a_name_can_be_anything(profiles: Profiles, name: str) -> None:
 
 
 # --- order -----------------------------------------------------------------------------------------------
+
+
+def test_in_the_hour_that_comes_twice_the_later_one_wins(profiles: Profiles) -> None:
+    first = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Zurich"))
+    second = first.replace(fold=1)
+    assert first == second  # of two times in one zone Python compares the digits
+    profiles.upsert(theme("dark")._replace(as_of=first))
+    profiles.upsert(theme("red")._replace(as_of=second))
+    assert profiles.maps() == {"preferences": {"theme": "red"}}
+    profiles.upsert(erasure(first), theme("blue")._replace(as_of=second.replace(microsecond=1)))
+    assert profiles.maps() == {"preferences": {"theme": "blue"}}
 
 
 def test_without_a_clock_the_last_to_arrive_wins(profiles: Profiles) -> None:

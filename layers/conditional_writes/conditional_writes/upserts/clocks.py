@@ -59,10 +59,13 @@ def value_at(item: Item, path: MapPath) -> Any:
     return value
 
 
-@functools.lru_cache(1024)
 def time_text(time: datetime) -> str:
     """A time in UTC, to the microsecond."""
-    return time.astimezone(UTC).isoformat(timespec="microseconds")
+    return _utc_text(time.astimezone(UTC))
+
+
+_utc_text = functools.lru_cache(1024)(functools.partial(datetime.isoformat, timespec="microseconds"))
+"""Of times in UTC: two of one other zone are equal if their digits are, which come twice as summer time ends."""
 
 
 def just_after(time: str) -> str:
@@ -224,7 +227,7 @@ def _spelled(value: Any) -> str:
         case int() | Decimal():
             return str(_ANY_NUMBER.normalize(Decimal(value)) or 0)
         case dict():
-            return "{" + ",".join(f"{name!r}:{_spelled(value[name])}" for name in sorted(value)) + "}"
+            return "{" + ",".join(f"{name!r}:{_spelled(value[name])}" for name in sorted(value, key=str)) + "}"
         case list() | tuple():
             return "[" + ",".join(map(_spelled, value)) + "]"
         case set() | frozenset():

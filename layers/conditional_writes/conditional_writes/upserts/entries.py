@@ -42,7 +42,9 @@ def erasure(as_of: datetime) -> MapEntry:
 
 
 def check_entry(key: Key, entry: MapEntry) -> None:
-    """Raises ValueError or TypeError for an entry that no item can hold."""
+    """Raises ValueError or TypeError for an entry that no item can hold, and for what is no entry."""
+    if not isinstance(entry, MapEntry):
+        raise TypeError(f"{key}: {entry!r} is no MapEntry: expected a list of them")
     if entry.as_of is None or entry != erasure(entry.as_of):
         _check_path(key, entry.path)
     if entry.as_of is None:
@@ -103,7 +105,9 @@ def in_requests_from_any_on(entries: Sequence[MapEntry]) -> list[list[MapEntry]]
 
 
 def _is_erased(entry: MapEntry, erasing: MapEntry) -> bool:
-    return entry.as_of is not None and erasing.as_of is not None and entry.as_of <= erasing.as_of
+    if entry.as_of is None or erasing.as_of is None:
+        return False
+    return entry.as_of.astimezone(UTC) <= erasing.as_of.astimezone(UTC)
 
 
 _OPERATORS = 280

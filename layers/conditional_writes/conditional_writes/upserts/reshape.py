@@ -5,7 +5,7 @@ earlier than the latest entry or removal in its own place, whose time is the flo
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import NamedTuple
 
 from conditional_writes.core.items import Item, Key, item_bytes, value_bytes
@@ -81,7 +81,7 @@ def _make_room(edit: Edit, entry: MapEntry) -> bool:
     if drop_earlier(edit, entry.path, time_text(entry.as_of)):
         return True
     # The entry itself follows. Meanwhile nothing earlier may come into the map.
-    floor = time_text(entry.as_of - timedelta(microseconds=1))
+    floor = time_text(entry.as_of.astimezone(UTC) - timedelta(microseconds=1))
     edit.put(clock_path(entry.path), map_mark(floor))
     return False
 
