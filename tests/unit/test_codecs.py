@@ -6,7 +6,7 @@ The classes below stand in the order of their use.
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -369,6 +369,7 @@ OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it
         (ByName, "ByName.price is written as cost and read as price: give it one `alias` for both"),
         (Closed, "Closed forbids extra attributes, and writes some: price"),
         (pydantic_of(list[Closed]), "Model.it forbids extra attributes, and writes some: price"),
+        (pydantic_of(Iterable[int]), "Model.it is an Iterable, which pydantic reads as a generator, once"),
         (pydantic_of(pydantic.Json[int]), "Model.it is a Json, which is read from a text and written as a value"),
         (pydantic_of(Pair), "Model.it is a Pair, whose values are no texts, numbers or bytes"),
         *((pydantic_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, None, str | int, tuple[int, int])),  # type: ignore[valid-type]

@@ -73,6 +73,7 @@ MISUSES: list[tuple[Callable[[Any], object], str]] = [
         lambda table: table.query("customer_id = c-1"),
         "Orders: .* is no condition: make one with equals, of the partition",
     ),
+    (lambda table: table.query(OF_C_1, matching="a = b"), "'a = b' is no condition"),
     (lambda table: table.scan(page_size=0), "page_size: 0, expected 1 or more"),
     (lambda table: table.scan(page_size="5"), "page_size: '5', expected 1 or more"),
     (lambda table: table.scan(segment=(4, 4)), r"expected one as \(0, 4\): the four quarters are \(0, 4\) to \(3, 4\)"),

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from boto3.dynamodb.conditions import Attr
 from botocore.exceptions import ClientError
 
 from conditional_writes import (
     Deadline,
+    Delete,
     Item,
     Key,
     NoSuchItem,
@@ -22,7 +24,8 @@ from conditional_writes import (
     write,
     write_together,
 )
-from conditional_writes.upserts import MapEntry
+from conditional_writes.locks import Locks
+from conditional_writes.upserts import MapEntry, upsert
 from tests.unit.stubs import Stubbed
 
 client: Any = None
@@ -96,6 +99,51 @@ MISUSES: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
         TypeError,
         r"None is no table's name: expected VersionedTable\(client, name, \*key_names\)",
     ),
+    "a deadline of another type, though the lock may be free": (
+        lambda _: Locks(client, "Locks").acquire("nightly", lease_seconds=60, deadline=SECONDS),
+        TypeError,
+        r"deadline: 5 is no deadline: use Deadline\.after",
+    ),
+    "a lease that is a time span": (
+        lambda _: Locks(client, "Locks").acquire("nightly", lease_seconds=SPAN),
+        TypeError,
+        r"lease_seconds: expected a number of seconds, got .*timedelta\(seconds=5\)",
+    ),
+    "a setting that is a text": (
+        lambda _: Locks(client, "Locks", clock_skew_seconds="1"),  # type: ignore[arg-type]
+        TypeError,
+        "clock_skew_seconds: expected a number of seconds, got '1'",
+    ),
+    "a condition of boto3's": (
+        lambda table: table.save({"customer_id": "c-1", "order_id": 7}, when=Attr("a").eq(1)),
+        TypeError,
+        "Equals object.* is no condition: make one with `equals`",
+    ),
+    "a condition as a text": (
+        lambda _: write_together(client, [Delete(key("Orders", order_id=7), "a = b")]),  # type: ignore[arg-type]
+        TypeError,
+        "'a = b' is no condition",
+    ),
+    "one write": (
+        lambda _: write_together(client, Put(key("Orders", order_id=7), {})),  # type: ignore[arg-type]
+        TypeError,
+        r"a plan's writes are Put\(.*, expected a list of writes",
+    ),
+    "a write of no key": (
+        lambda _: write_together(client, [Put({"order_id": 7}, {})]),  # type: ignore[arg-type]
+        TypeError,
+        r"\{'order_id': 7\} is no key: make one with `key`",
+    ),
+    "one key": (
+        lambda _: read(client, key("Orders", order_id=7), Deadline.after(5)),
+        TypeError,
+        "Orders order_id=7: one key, expected a list",
+    ),
+    "no keys": (
+        lambda _: read(client, [{"order_id": 7}], Deadline.after(5)),  # type: ignore[list-item]
+        TypeError,
+        r"\{'order_id': 7\} is no key",
+    ),
     "set and removed": (
         lambda table: table.update("c-1", 7, version=1, values={"a": 1, "b": 2}, removed=["a"]),
         ValueError,
@@ -105,6 +153,31 @@ MISUSES: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
         lambda table: table.upsert("c-1", 7, entries=[MapEntry(("a", "b"), 1, as_of=date(2026, 1, 1))]),  # type: ignore[arg-type]
         TypeError,
         r"as_of is datetime\.date\(2026, 1, 1\), expected a datetime",
+    ),
+    "one entry": (
+        lambda table: table.upsert("c-1", 7, entries=MapEntry(("a", "b"), 1)),
+        TypeError,
+        r"\('a', 'b'\) is no MapEntry: expected a list of them",
+    ),
+    "an upsert of no key": (
+        lambda _: upsert(client, {"order_id": 7}, [MapEntry(("a", "b"), 1)]),  # type: ignore[arg-type]
+        TypeError,
+        r"\{'order_id': 7\} is no key",
+    ),
+    "removals that are forgotten after seconds": (
+        lambda table: table.upsert("c-1", 7, entries=[], forget_after=SECONDS),
+        ValueError,
+        "forget_after: 5, expected a timedelta of 0 or more",
+    ),
+    "removals that are forgotten before they are made": (
+        lambda table: table.upsert("c-1", 7, entries=[], forget_after=-SPAN),
+        ValueError,
+        "forget_after: .*, expected a timedelta of 0 or more",
+    ),
+    "names of two types": (
+        lambda table: table.upsert("c-1", 7, entries=[MapEntry(("a", "b"), {1: 2, "c": 3}, datetime.now(UTC))]),
+        TypeError,
+        "a.b: 1 is no text, as the names in an item",
     ),
     "entries of the version": (
         lambda table: table.upsert("c-1", 7, entries=[MapEntry(("version", "b"), 1)]),

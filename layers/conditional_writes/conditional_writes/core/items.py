@@ -108,6 +108,11 @@ class Key(NamedTuple):
         )
 
 
+def no_key(value: object) -> TypeError:
+    """The error for what was given as a key, and is none."""
+    return TypeError(f"{value!r} is no key: make one with `key`")
+
+
 def key(table: str, /, **attributes: str | int | Decimal | bytes) -> Key:
     """The primary key of an item: `key("Orders", order_id="o-1")`."""
     return Key(table, tuple(sorted(attributes.items())))

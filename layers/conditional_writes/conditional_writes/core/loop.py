@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core.items import Item, Key, from_dynamodb, same
+from conditional_writes.core.items import Item, Key, from_dynamodb, no_key, same
 from conditional_writes.core.messages import Message
 from conditional_writes.core.own_attributes import VERSION_ID, WRITE_ID
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
@@ -194,6 +194,8 @@ def checked[Result](planned: Plan[Result]) -> Plan[Result]:
     for each in writes:
         if not isinstance(each, _KINDS):
             raise TypeError(f"a plan's writes have {each!r}, expected Put, Update, Delete or Check")
+        if not isinstance(each.key, Key):
+            raise no_key(each.key)
     return planned
 
 

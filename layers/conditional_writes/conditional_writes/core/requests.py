@@ -46,11 +46,18 @@ class Condition:
         raise TypeError("a condition is checked by DynamoDB, not by Python: combine conditions with &, | and ~")
 
     def _joined(self, operator: str, other: "Condition") -> "Condition":
+        if not isinstance(other, Condition):
+            raise _no_condition(other)
         return Condition(
             f"({self.template}) {operator} ({other.template})",
             self.names + other.names,
             self.values + other.values,
         )
+
+
+def _no_condition(value: object) -> TypeError:
+    """The error for what was given as a condition, and is none, such as a text, or one of boto3's."""
+    return TypeError(f"{value!r} is no condition: make one with `equals`, `exists` and the like")
 
 
 def both(condition: Condition | None, other: Condition | None) -> Condition | None:
@@ -341,6 +348,8 @@ def _mark(write: Put | Update) -> str:
 
 def expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
     """The condition's expression. Adds its names to `{name: placeholder}`, its values to `{placeholder: value}`."""
+    if not isinstance(condition, Condition):
+        raise _no_condition(condition)
     # Placeholders are filled from left to right.
     paths = iter([_name(path, names) for path in condition.names])
     found = iter([_value("a condition's value", value, values) for value in condition.values])

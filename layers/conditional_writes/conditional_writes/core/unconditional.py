@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core.items import Item, Key, from_dynamodb, to_dynamodb
+from conditional_writes.core.items import Item, Key, from_dynamodb, no_key, to_dynamodb
 from conditional_writes.core.loop import Observed
 from conditional_writes.core.steps import (
     FOUND,
@@ -42,6 +42,12 @@ def read(
     """
     deadline = deadline_or_default(deadline)
     observed: dict[Key, Item | None] = {}
+    if isinstance(keys, Key):
+        raise TypeError(f"{keys}: one key, expected a list: put it into one")
+    keys = list(keys)
+    for each in keys:
+        if not isinstance(each, Key):
+            raise no_key(each)
     unread = list(dict.fromkeys(keys))
     pauses = growing_pauses()
     while unread:

@@ -126,6 +126,8 @@ class ExactlyOnce[Request, Result]:
         keys = self._items(copy.deepcopy(request)) if self._items else []
         if isinstance(keys, Key):
             raise TypeError(f"{self._name}: `items` returned one key, expected a list: put {keys} into one")
+        if not isinstance(keys, Iterable):
+            raise TypeError(f"{self._name}: `items` returned {keys!r}, expected a list of keys")
         keys = list(keys)
         for key in keys:
             if not isinstance(key, Key):
@@ -228,6 +230,11 @@ def exactly_once(  # noqa: PLR0913 (by name, all but the first)
     """
     if (key is None) == (config is None):
         raise TypeError("exactly_once: expected a `key`, or Powertools' `config`: one of the two")
+    if not isinstance(records, Records):
+        raise TypeError(f"exactly_once: {records!r}, expected Records(client, table)")
+    for parameter, function in {"key": key, "items": items, "payload": payload}.items():
+        if not (function is None or callable(function)):
+            raise TypeError(f"exactly_once: {parameter}: {function!r}, expected a function of the request")
     if config is not None and (payload is not None or expires_after != DEFAULT_EXPIRY):
         raise TypeError("exactly_once: Powertools' `config` says the payload and the expiry: leave these two out")
 

@@ -33,7 +33,7 @@ from conditional_writes.core.requests import (
     equals,
     more_than,
 )
-from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, steps
+from conditional_writes.core.steps import Deadline, Pause, Steps, blocking, deadline_or_default, steps
 from conditional_writes.core.together import Conflict
 from conditional_writes.locks.errors import LockLost, LockTaken, LockUnreadable, WindowDone, WindowForgotten, described
 
@@ -264,6 +264,7 @@ class Locks:
         clock_skew_seconds: float = 1.0,
         now: Callable[[], float] = time.time,
     ) -> None:
+        _check_number("clock_skew_seconds", clock_skew_seconds)
         if not 0 <= clock_skew_seconds < math.inf:
             raise ValueError(f"clock_skew_seconds: expected 0 or more, got {clock_skew_seconds}")
         self.client, self.table, self.now = client, table, now
@@ -289,10 +290,12 @@ class Locks:
         raised: it may have been completed.
 
         Raises ValueError, before any request, for a lease that isn't above 0 and finite, and for an empty window, and
-        TypeError for a window that isn't a text. Raises LockUnreadable if the record isn't one of a lock. Costs one
-        request, and while the call waits one for each try.
+        TypeError for a lease, a window or a deadline of another type. Raises LockUnreadable if the record isn't one of
+        a lock. Costs one request, and while the call waits one for each try.
         """
         _check_lease(lease_seconds)
+        if deadline is not None:
+            deadline = deadline_or_default(deadline)
         if window is not None:
             check_window(window)
         wanted = _Wanted(Key(self.table, (("lock_key", name),)), name, lease_seconds, why, window)
@@ -378,7 +381,13 @@ class Locks:
         return Plan(held, [Update(key, values, free, added={"times_acquired": 1}, return_new=True)])
 
 
+def _check_number(parameter: str, seconds: float) -> None:
+    if not isinstance(seconds, int | float):
+        raise TypeError(f"{parameter}: expected a number of seconds, got {seconds!r}")
+
+
 def _check_lease(lease_seconds: float) -> None:
+    _check_number("lease_seconds", lease_seconds)
     if not 0 < lease_seconds < math.inf:
         raise ValueError(f"lease_seconds: expected more than 0, got {lease_seconds}")
 

@@ -1,7 +1,7 @@
 """Models of pydantic's as items: its own validation and serialisation, and of its values those that DynamoDB has."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from types import NoneType, UnionType
@@ -140,6 +140,8 @@ def _check_part(part: Any, path: str) -> None:
         raise UnfitModel(f"{path} is a float, and DynamoDB's numbers are exact decimals: make it a Decimal")
     if part is _JSON or isinstance(part, _JSON):
         raise UnfitModel(f"{path} is a Json, which is read from a text and written as a value: name the value's type")
+    if kind in (Iterable, Generator):
+        raise UnfitModel(f"{path} is an {kind.__name__}, which pydantic reads as a generator, once: make it a list")
     if kind in (set, frozenset):
         _check_set(part, path)
     elif kind in (Union, UnionType):

@@ -253,7 +253,7 @@ class Edit:
     def _add_bytes(self, key: Key, values: dict[MapPath, Any]) -> None:
         counted, new = int(self.found.get(ITEM_BYTES, 0)), 0
         for path, value in values.items():
-            serialized(path[-1], value)  # raises the error for a value that DynamoDB can't hold
+            serialized(".".join(path), value)  # raises the error for a value that DynamoDB can't hold
             new += 1 + len(path[-1].encode()) + value_bytes(value)
         if counted + new > MAXIMUM_UPSERTED_BYTES:
             self._expected.add((ITEM_BYTES,))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core.items import Item, Key, item_bytes
+from conditional_writes.core.items import Item, Key, item_bytes, no_key
 from conditional_writes.core.loop import Observed, Plan, write
 from conditional_writes.core.own_attributes import REMOVED_BYTES, VERSION_ID
 from conditional_writes.core.requests import exists, more_than
@@ -119,6 +119,8 @@ class UpsertInRequests:
         forget_after: timedelta | None = None,
         deadline: Deadline | None = None,
     ) -> None:
+        if not isinstance(key, Key):
+            raise no_key(key)
         latest = winning(key, entries)
         if any(entry.path[:1] == (version_attribute,) for entry in latest):
             raise ValueError(f"{key}: {version_attribute} can't hold entries: it is the version")
@@ -154,7 +156,9 @@ def now() -> datetime:
 
 
 def _forgotten_before(age: timedelta | None) -> str | None:
-    """The time, as in a clock, before which removals are forgotten. None: all are kept."""
+    """The time, as in a clock, before which removals are forgotten. None: all are kept. Raises ValueError."""
+    if age is not None and not (isinstance(age, timedelta) and age >= timedelta(0)):
+        raise ValueError(f"forget_after: {age!r}, expected a timedelta of 0 or more")
     try:
         return None if age is None else time_text(now() - age)
     except OverflowError:  # longer ago than any time

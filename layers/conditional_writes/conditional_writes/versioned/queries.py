@@ -41,9 +41,10 @@ def query_request(
     if not isinstance(condition, Condition):
         raise TypeError(f"{table}: {condition!r} is no condition: make one with equals, of the partition key")
     on_the_key = _key_condition(table, key_names, condition, index)
+    request = _conditions(KeyConditionExpression=on_the_key, FilterExpression=matching)
     if index is None and matching is not None:
         _check_filter(table, key_names, matching)
-    return _conditions(KeyConditionExpression=on_the_key, FilterExpression=matching)
+    return request
 
 
 def scan_request(matching: Condition | None) -> dict[str, Any]:
