@@ -90,9 +90,7 @@ def restore(deployment: Deployment, prefix: str, second: datetime) -> str:
         print(f"{restored} is restored", file=sys.stderr)
         if table in EXPIRING:
             _expire(dynamodb, restored)
-        dynamodb.update_continuous_backups(
-            TableName=restored, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
-        )
+        _recover(dynamodb, restored)
         if deployment.is_prod:
             dynamodb.update_table(TableName=restored, DeletionProtectionEnabled=True)
             _wait(dynamodb, restored)
@@ -119,12 +117,25 @@ def _expire(dynamodb: Any, table: str) -> None:
         )
 
 
+def _recover(dynamodb: Any, table: str) -> None:
+    """Turns point-in-time recovery on. A new table refuses that until its backups are enabled, some seconds."""
+    settings = {"TableName": table, "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+    while True:
+        try:
+            dynamodb.update_continuous_backups(**settings)
+        except dynamodb.exceptions.ContinuousBackupsUnavailableException:
+            time.sleep(1)
+        else:
+            return
+
+
 def _stream_label(dynamodb: Any, journal: str) -> str:
     described = dynamodb.describe_table(TableName=journal)["Table"]
     if not described.get("StreamSpecification", {}).get("StreamEnabled"):
         images = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-        described = dynamodb.update_table(TableName=journal, StreamSpecification=images)["TableDescription"]
+        dynamodb.update_table(TableName=journal, StreamSpecification=images)
         _wait(dynamodb, journal)
+        described = dynamodb.describe_table(TableName=journal)["Table"]
     return str(described["LatestStreamLabel"])
 
 

@@ -243,3 +243,11 @@ def test_every_environment_of_sam_expands_the_loops() -> None:
     without = [name for name, each in environments.items() if not each["global"]["parameters"]["language_extensions"]]
     assert without == []
     assert environments.keys() >= {"default", "prod"}
+
+
+def test_no_environment_of_sam_deletes_the_code_of_another_with_its_own() -> None:
+    """SAM names an object after its content alone, and `sam delete` deletes all objects of a stack's template."""
+    environments = tomllib.loads((PROJECT / "samconfig.toml").read_text())
+    del environments["version"]
+    deploying = [each["deploy"]["parameters"] for each in environments.values()]
+    assert [each["s3_prefix"] for each in deploying] == [each["stack_name"] for each in deploying]

@@ -1,0 +1,25 @@
+"""What only AWS refuses of a restore: the local AWS has each table at once."""
+
+import time
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from tools.restore import _recover
+
+
+def test_a_restored_table_gets_its_recovery_when_its_backups_are_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamodb = boto3.client("dynamodb", "eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    with Stubber(dynamodb) as stubber:
+        stubber.add_client_error("update_continuous_backups", "ContinuousBackupsUnavailableException")
+        stubber.add_response(
+            "update_continuous_backups",
+            {},
+            {"TableName": "t", "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}},
+        )
+        _recover(dynamodb, "t")
+        stubber.assert_no_pending_responses()
+    assert len(slept) == 1
