@@ -1,17 +1,17 @@
-"""Books of two accounts and a few messages, for the checkers' tests."""
+"""Books in memory: of two accounts and a few messages, for the checkers' tests, and of any messages."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, timestamp
-from ledger.core.journal import Outcome
 from ledger.core.reversals import Reversed
+from ledger.core.rules import Decision
 from ledger.core.transaction_types import Reverse, decode
-from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.core.transaction_types.base import Context, TransactionMessage, outcome_of
 from tests.checkers.books import Books
-from tests.support.rules import Decided, decide
 from tests.support.samples import entry_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -39,10 +39,14 @@ EXPIRE = (
 )
 
 
-type Rules = Callable[..., Sequence[Decided]]
+type Rules = Callable[[TransactionMessage, Sequence[Account | None], Context], Sequence[Decision]]
 
 
-def post(books: Books, *bodies: str, rules: Rules = decide) -> Books:
+def by_the_product(message: TransactionMessage, accounts: Sequence[Account | None], context: Context) -> Any:
+    return message.decide(accounts, context)
+
+
+def post(books: Books, *bodies: str, rules: Rules = by_the_product) -> Books:
     """The books after these bodies are posted, by the product's rules or by `rules`."""
     return post_messages(books, map(decode, bodies), rules)
 
@@ -54,40 +58,36 @@ def next_time(accounts: Iterable[Account]) -> str:
 
 
 def post_messages(
-    books: Books, messages: Iterable[TransactionMessage], rules: Rules = decide, posted_at: str | None = None
+    books: Books,
+    messages: Iterable[TransactionMessage],
+    rules: Rules = by_the_product,
+    posted_at: str | None = None,
+    **facts: Any,
 ) -> Books:
-    """The books after these messages are posted, all at that time, or one after another at times of their own."""
+    """The books after these messages are posted, all at that time, or one after another at times of their own.
+
+    `facts` are of their context. Raises NotYet and InvalidMessage, as a decision does.
+    """
     accounts, reversals = dict(books.accounts), dict(books.reversals or {})
     journal = {name: list(entries) for name, entries in books.journal.items()}
     entries = {entry.entry_id: entry for entry in books.entries}
-    known = Context(entries.get, lambda entry_id: reversals.get(entry_id, Reversed(*entry_id)))
+    known = Context(entries.get, lambda entry_id: reversals.get(entry_id, Reversed(*entry_id)), **facts)
     for message in messages:
-        context = known._replace(posted_at=posted_at or next_time(accounts.values()))
+        context = known._replace(posted_at=next_time(accounts.values()) if posted_at is None else posted_at)
         account_ids = message.all_account_ids(context)
-        for decided in rules(message, *map(accounts.get, account_ids), context=context):
-            account = replace(decided.account, posted_at=context.posted_at)
-            outcome = Outcome(
-                status=str(decided.status),
-                reason=decided.reason,
-                amount=decided.amount,
-                balance_after=account.balance,
-                account_version=account.version,
-                posted_at=context.posted_at,
-                currency=account.currency,
-                held_after=account.held,
-                decimal_places=account.decimal_places if account.version == 1 else None,
-                reversal=decided.reversal,
-                rejecting_account_id=decided.rejecting_account_id,
-                exceeded=decided.exceeded,
-            )
+        before = [account and account.at(context.posted_at) for account in map(accounts.get, account_ids)]
+        for was, decision in zip(before, rules(message, before, context), strict=True):
+            account = message.next_account(was, decision, context)
+            assert account
+            outcome = outcome_of(decision, account)
             entry = entry_of(message, outcome, account.account_id, account.seal)
             accounts[account.account_id] = replace(account, seal=entry.seal)
             journal.setdefault(account.account_id, []).append(entry)
             entries[entry.entry_id] = entry
-            if isinstance(message, Reverse) and decided.reversal and not decided.reason:
+            if isinstance(message, Reverse) and outcome.reversal and not outcome.reason:
                 [reversed_id] = message.reversed_ids
                 if reversed_id.account_id == account.account_id:
-                    before = context.find_reversed(reversed_id)
-                    after = before.after(decided.reversal, message.transaction_id, account.version)
+                    before_it = context.find_reversed(reversed_id)
+                    after = before_it.after(outcome.reversal, message.transaction_id, account.version)
                     reversals[reversed_id] = after
     return Books(accounts, journal, reversals)

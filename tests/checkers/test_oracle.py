@@ -18,6 +18,7 @@ from ledger.core.accounts import Account
 from ledger.core.holds import OpenHold
 from ledger.core.reason_codes import InvalidMessage, NotYet
 from ledger.core.reversals import Reversed
+from ledger.core.rules import Decision
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
     CloseAccount,
@@ -43,7 +44,7 @@ from tests.checkers.small_books import (
     post_messages,
 )
 from tests.support.numbers import exact_numbers
-from tests.support.rules import Decided, decide
+from tests.support.rules import decide
 from tests.support.samples import (
     ALICE,
     BOB,
@@ -238,37 +239,33 @@ def _effects(
         return InvalidMessage
 
 
-def _posted(account: Account, amount: Decimal = Decimal(0), **changes: object) -> Decided:
-    after = replace(account, balance=account.balance + amount, version=account.version + 1)
-    return Decided(replace(after, **changes), amount)
+def wrong_for(kind: type[TransactionMessage], amounts_of: Callable[[Any], Sequence[Decimal]]) -> Rules:
+    """The product's rules, but of messages of one type these amounts are posted."""
 
-
-def wrong_for(kind: type[TransactionMessage], rule: Callable[..., Sequence[Decided]]) -> Rules:
-    """The product's rules, but `rule` for messages of one type."""
-
-    def rules(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
-        if isinstance(message, kind):
-            return rule(message, *accounts)
-        return decide(message, *accounts, context=context)
+    def rules(message: TransactionMessage, accounts: Sequence[Any], context: Context) -> Sequence[Decision]:
+        if not isinstance(message, kind):
+            return message.decide(accounts, context)
+        amounts = zip(accounts, amounts_of(message), strict=True)
+        return [Decision(amount, account.balance + amount) for account, amount in amounts]
 
     return rules
 
 
 def _what_was_reversed_forgotten(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    return decide(message, *accounts, context=context._replace(find_reversed=lambda entry_id: Reversed(*entry_id)))
+    message: TransactionMessage, accounts: Sequence[Account | None], context: Context
+) -> Sequence[Decision]:
+    return message.decide(accounts, context._replace(find_reversed=lambda entry_id: Reversed(*entry_id)))
 
 
 BACK_AGAIN = REVERSE_TRANSFER.replace('"back"', '"again"').replace("5}", "16}")
 BROKEN: dict[str, tuple[Rules, list[str], str]] = {
     "a limit is ignored": (
-        wrong_for(Transaction, lambda message, account: [_posted(account, message.amount)]),
+        wrong_for(Transaction, lambda message: [message.amount]),
         [OPEN_A, SPEND],
         "a: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
     ),
     "a payee gets what the payer doesn't have, and both sides sum to zero": (
-        wrong_for(Transfer, lambda each, *sides: [_posted(sides[0], -each.amount), _posted(sides[1], each.amount)]),
+        wrong_for(Transfer, lambda message: [-message.amount, message.amount]),
         [OPEN_A, OPEN_B, TRANSFER],
         "a: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
     ),

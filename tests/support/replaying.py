@@ -1,6 +1,7 @@
 """The replay of whole journals from values in memory, and a ledger in memory whose journals they are."""
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
+from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.mismatches import Mismatch
 from ledger.core.reason_codes import NotYet, Refusal
@@ -15,7 +17,8 @@ from ledger.core.replay import Replay
 from ledger.core.reversals import Reversed
 from ledger.core.totals import ReversalSum
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.support import rules
+from tests.checkers.books import Books
+from tests.checkers.small_books import post_messages
 from tests.support.samples import NOW
 
 
@@ -54,11 +57,19 @@ class Ledger(NamedTuple):
     @classmethod
     def of(cls, messages: Sequence[TransactionMessage], *, minor_units: bool = True) -> "Ledger":
         """After these messages. Those that can't be decided are left out."""
-        ledger = rules.Ledger(minor_units=minor_units)
+        books, states = Books({}, {}, {}), defaultdict[str, list[Account]](list)
+        rule = MINOR_UNITS.get if minor_units else no_minor_units
         for message in messages:
             with contextlib.suppress(NotYet, Refusal):
-                ledger.decide(message)
-        return cls(ledger.accounts, ledger.entries, ledger.reversed, ledger.states)
+                books = post_messages(books, [message], posted_at=NOW, minor_units=rule)
+            for name, account in books.accounts.items():
+                states[name] += [] if account in states[name] else [account]
+        return cls.with_books(books)._replace(states=states)
+
+    @classmethod
+    def with_books(cls, books: Books) -> "Ledger":
+        entries = {entry.entry_id: entry for entry in books.entries}
+        return cls(books.accounts, entries, dict(books.reversals or {}), {})
 
     def account(self, account_id: str) -> Account | None:
         return self.accounts.get(account_id)

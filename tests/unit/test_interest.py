@@ -17,8 +17,8 @@ from ledger.core.transaction_types.base import TransactionMessage
 from ledger.core.values import WIDE
 from tests.checkers.books import Books, violations
 from tests.checkers.interest_oracle import Interest
-from tests.support.replaying import Ledger as Replayed
-from tests.support.rules import Ledger
+from tests.checkers.small_books import post_messages
+from tests.support.replaying import Ledger
 from tests.support.samples import closing, interest, opening, payment, rate
 from tests.support.strategies import exact_rates
 from tests.unit.test_messages_page import rows
@@ -29,11 +29,11 @@ PLACES = {"EUR": 2, "JPY": 0, "KWD": 3, "XTS": 2}
 
 
 class Account:
-    """Alice's, in a ledger that goes by the times of its messages."""
+    """Alice's, in books that go by the times of their messages."""
 
     def __init__(self, currency: str, begin: datetime = BEGIN) -> None:
-        self.ledger, self.begin, self.number = Ledger(), begin, 0
-        self.ledger.decide(opening("-9e125", currency), timestamp(begin))
+        self.begin, self.number = begin, 0
+        self.books = post_messages(Books({}, {}), [opening("-9e125", currency)], posted_at=timestamp(begin))
 
     def __call__(self, time: datetime, kind: str, number: Decimal | str = "0") -> None:
         self.number += 1
@@ -44,16 +44,15 @@ class Account:
             "charge": lambda: interest(transaction_id=name),
             "rejected": lambda: opening(transaction_id=name),
         }[kind]()
-        self.ledger.decide(message, timestamp(time))
+        self.books = post_messages(self.books, [message], posted_at=timestamp(time))
 
     @property
     def balance(self) -> Decimal:
-        return self.ledger.accounts["alice"].balance
+        return self.books.accounts["alice"].balance
 
     def is_sound(self) -> bool:
         """Whether the oracle replays the journal to the same account, with the same interest to the last digit."""
-        entries = sorted(self.ledger.entries.values(), key=lambda entry: entry.outcome.account_version)
-        return violations(Books(self.ledger.accounts, {"alice": entries})) == []
+        return violations(self.books) == []
 
 
 units = st.integers(-(10**11), 10**11).filter(bool) | st.sampled_from([-1520, -(10**30)])
@@ -135,13 +134,12 @@ def test_another_account_gets_what_is_charged_or_it_stays_due(
 ) -> None:
     if debt == 0 and reason == "BALANCE_OUT_OF_RANGE":
         reason = None  # nothing is due
-    ledger = Ledger()
     owing = [opening(-100), rate(transaction_id="rate"), *([payment(debt, transaction_id="debt")] if debt else [])]
-    for message in [*messages, *owing]:
-        ledger.decide(message, "2025-01-01T00:00:00.000+00:00")
-    outcomes = ledger.decide(interest(to_account_id="bob"), "2025-12-31T00:00:00.000+00:00")
+    books = post_messages(Books({}, {}), [*messages, *owing], posted_at="2025-01-01T00:00:00.000+00:00")
+    books = post_messages(books, [interest(to_account_id="bob")], posted_at="2025-12-31T00:00:00.000+00:00")
+    outcomes = [books.journal[name][-1].outcome for name in ("alice", "bob")]
     charged = Decimal("-11.54") if debt and not reason else Decimal(0)
     assert [(each.reason, each.amount) for each in outcomes] == [(reason, charged), (reason, -charged)]
-    due = ledger.accounts["alice"].interest.due
+    due = books.accounts["alice"].interest.due
     assert bool(due) == bool(debt and reason)
-    assert Replayed(ledger.accounts, ledger.entries, ledger.reversed, ledger.states).mismatches() == []
+    assert Ledger.with_books(books).mismatches() == []

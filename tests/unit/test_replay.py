@@ -10,22 +10,21 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry, seal_of
-from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers.books import Books
+from tests.checkers.small_books import post_messages
 from tests.support.replaying import mismatches
-from tests.support.samples import NOW, entry_of, opening, payment
+from tests.support.samples import NOW, opening, payment
 
 AT = datetime.fromisoformat(NOW)
 
 
 def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> tuple[Account, list[JournalEntry]]:
     """Alice's account and journal after these transactions, the first of which opens it."""
-    account, entries = None, []
+    books = Books({}, {})
     for transaction, posted_at in zip(transactions, times or [NOW] * len(transactions), strict=True):
-        [(account, outcome)] = transaction.outcomes_on([account], Context(posted_at=posted_at))
-        entries.append(entry_of(transaction, outcome, before=account.seal))
-        account = replace(account, seal=entries[-1].seal)
-    assert account
-    return account, entries
+        books = post_messages(books, [transaction], posted_at=posted_at)
+    return books.accounts["alice"], books.journal["alice"]
 
 
 def found(account: Account, entries: Sequence[JournalEntry], now: datetime = AT) -> list[str]:
