@@ -76,6 +76,16 @@ class Stubbed:
         """Prepares a cancelled transaction, with a reason for each of its writes."""
         self.refuses("transact_write_items", "TransactionCanceledException", CancellationReasons=list(reasons))
 
+    def takes_events(self, *codes: str | None) -> None:
+        """Prepares an answer for as many events. None: it is on the bus."""
+        entries = [{"ErrorCode": code, "ErrorMessage": "for a reason"} if code else {"EventId": "1"} for code in codes]
+        self.answers("put_events", {"FailedEntryCount": sum(map(bool, codes)), "Entries": entries})
+
+    def takes_messages_but(self, *failed: int) -> None:
+        """Prepares an answer for a batch of messages, of which those with these numbers fail."""
+        entries = [{"Id": str(index), "SenderFault": False, "Code": "InternalError"} for index in failed]
+        self.answers("send_message_batch", {"Successful": [], "Failed": entries})
+
     def first_fails(self, status: int | None = None) -> None:
         """Prepares the next answer as that to the SDK's second try: the first had this status, None: no answer."""
         self._first_tries[self._prepared] = status

@@ -39,12 +39,6 @@ def of_bytes(number: int) -> OutcomeEvent:
     return OutcomeEvent("Paid", json.dumps("x" * (number - FIXED_BYTES - 2)), TIME)
 
 
-def answer(bus: Stubbed, *codes: str | None) -> None:
-    """Prepares an answer for as many events. None: it is on the bus."""
-    entries = [{"ErrorCode": code, "ErrorMessage": "for a reason"} if code else {"EventId": "1"} for code in codes]
-    bus.answers("put_events", {"FailedEntryCount": sum(map(bool, codes)), "Entries": entries})
-
-
 def numbers(requests: Sequence[dict[str, Any]]) -> list[list[int]]:
     """The numbers of the events in each request."""
     return [[json.loads(entry["Detail"])["number"] for entry in request["Entries"]] for request in requests]
@@ -56,7 +50,7 @@ def test_a_request_is_at_most_as_large_as_eventbridge_takes_and_so_is_an_event(
     half = MAXIMUM_BYTES // 2
     sent = [of_bytes(half), of_bytes(half), of_bytes(half + 1), of_bytes(half), of_bytes(MAXIMUM_BYTES)]
     for size in (2, 1, 1, 1):
-        answer(stubbed_events, *[None] * size)
+        stubbed_events.takes_events(*[None] * size)
     assert bus.publish(sent, plenty()) == [None] * 5
     sizes = [[FIXED_BYTES + len(entry["Detail"]) for entry in each["Entries"]] for each in stubbed_events.parameters]
     assert sizes == [[half, half], [half + 1], [half], [MAXIMUM_BYTES]]
@@ -65,7 +59,7 @@ def test_a_request_is_at_most_as_large_as_eventbridge_takes_and_so_is_an_event(
 def test_an_event_that_is_too_large_is_sent_to_nobody_and_the_others_are(
     stubbed_events: Stubbed, bus: EventBus
 ) -> None:
-    answer(stubbed_events, None, None)
+    stubbed_events.takes_events(None, None)
     one, other = events(2)
     found = bus.publish([one, of_bytes(MAXIMUM_BYTES + 1), other], plenty())
     assert found == [None, Failure("262,145 bytes, an event has at most 262,144", is_final=True), None]
@@ -74,8 +68,8 @@ def test_an_event_that_is_too_large_is_sent_to_nobody_and_the_others_are(
 
 @pytest.mark.parametrize("code", ["InvalidArgument", "MalformedDetail"])
 def test_what_eventbridge_says_of_the_event_itself_is_final(stubbed_events: Stubbed, bus: EventBus, code: str) -> None:
-    answer(stubbed_events, None, code, "InternalFailure")
-    answer(stubbed_events, None)
+    stubbed_events.takes_events(None, code, "InternalFailure")
+    stubbed_events.takes_events(None)
     assert bus.publish(events(3), plenty()) == [None, Failure(f"{code}: for a reason", is_final=True), None]
     assert numbers(stubbed_events.parameters) == [[0, 1, 2], [2]]
 
@@ -85,9 +79,9 @@ def test_of_a_request_that_is_refused_each_event_is_tried_alone(
     stubbed_events: Stubbed, bus: EventBus, code: str
 ) -> None:
     stubbed_events.refuses("put_events", code)
-    answer(stubbed_events, None)
+    stubbed_events.takes_events(None)
     stubbed_events.refuses("put_events", code)
-    answer(stubbed_events, None)
+    stubbed_events.takes_events(None)
     one, failure, other = bus.publish(events(3), plenty())
     assert one is other is None
     assert failure
@@ -108,7 +102,7 @@ def test_the_deadline_ends_the_search_for_the_event_that_is_refused(
     stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stubbed_events.refuses("put_events", "ValidationException")
-    answer(stubbed_events, None)
+    stubbed_events.takes_events(None)
     times = iter([0, 0])
     monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=lambda: next(times, 99)))
     assert bus.publish_once(events(3), Deadline(1)) == [None, *[Failure("no time is left: publishing")] * 2]

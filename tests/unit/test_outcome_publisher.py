@@ -43,17 +43,6 @@ def entry(version: int, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in versioned.items() if value is not None}
 
 
-def takes(events: Stubbed, *codes: str | None) -> None:
-    """Prepares an answer for as many events."""
-    entries = [{"ErrorCode": code, "ErrorMessage": "for a reason"} if code else {"EventId": "1"} for code in codes]
-    events.answers("put_events", {"FailedEntryCount": sum(map(bool, codes)), "Entries": entries})
-
-
-def takes_letters(sqs: Stubbed, *failed: int) -> None:
-    entries = [{"Id": str(index), "SenderFault": False, "Code": "InternalError"} for index in failed]
-    sqs.answers("send_message_batch", {"Successful": [], "Failed": entries})
-
-
 def letters(sqs: Stubbed) -> list[tuple[Any, str, str]]:
     """The body, the reason code and the reason of each dead letter that was sent."""
     return [
@@ -70,7 +59,7 @@ def letters(sqs: Stubbed) -> list[tuple[Any, str, str]]:
 def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
     publisher: OutcomePublisher, stubbed_sqs: Stubbed
 ) -> None:
-    takes_letters(stubbed_sqs)
+    stubbed_sqs.takes_messages_but()
     versions = [None, 0, Decimal("1.5"), "2", Decimal("1E+20")]
     items = [entry(2, account_version=version, status="x") for version in versions]
     assert publisher.publish(items, plenty()).dead_lettered == 5
@@ -81,8 +70,8 @@ def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
-    takes(stubbed_events, None)
-    takes_letters(stubbed_sqs, 1)
+    stubbed_events.takes_events(None)
+    stubbed_sqs.takes_messages_but(1)
     published = publisher.publish([entry(1), entry(2, status="x"), entry(3, status="x")], Deadline.after(60))
     assert published.number == published.dead_lettered == 1
     assert published.failures[:2] == [None, None]
@@ -95,7 +84,7 @@ def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
 def test_events_are_tried_for_so_long_that_dead_letters_can_be_sent_still(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed
 ) -> None:
-    takes_letters(stubbed_sqs)
+    stubbed_sqs.takes_messages_but()
     published = publisher.publish([entry(1, status="x"), entry(2)], Deadline.after(SLOWEST_CALL_SECONDS - 1))
     assert published == Published([None, "no time is left: publishing"], dead_lettered=1)
     assert stubbed_events.operations == []
@@ -106,8 +95,8 @@ def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
 ) -> None:
     """They come again together, as often as EventBridge fails."""
     monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
-    takes(stubbed_events, None, "InternalFailure")
-    takes_letters(stubbed_sqs)
+    stubbed_events.takes_events(None, "InternalFailure")
+    stubbed_sqs.takes_messages_but()
     items = [entry(1, status="x"), entry(2), entry(3), entry(4, status="x")]
     published = publisher.publish(items, Deadline.after(60))
     reason = "InternalFailure: for a reason"
@@ -130,8 +119,8 @@ def changed(*records: dict[str, Any]) -> list[ChangedEntry]:
 def test_an_entry_that_was_changed_or_removed_is_a_letter_with_its_images_and_no_event(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    takes(stubbed_events, None)
-    takes_letters(stubbed_sqs)
+    stubbed_events.takes_events(None)
+    stubbed_sqs.takes_messages_but()
     entries = changed(stream_record(NEW, OLD), stream_record(None, NEW))
     assert publisher.publish([*entries, entry(3)], plenty()) == Published([None] * 3, dead_lettered=2)
     overwritten, deleted = "the journal entry was overwritten: amount, status, x", "the journal entry was deleted"
@@ -150,7 +139,7 @@ def test_an_entry_that_was_changed_or_removed_is_a_letter_with_its_images_and_no
 def test_the_letter_of_a_changed_entry_that_is_too_large_for_sqs_has_its_key(
     publisher: OutcomePublisher, stubbed_sqs: Stubbed
 ) -> None:
-    takes_letters(stubbed_sqs)
+    stubbed_sqs.takes_messages_but()
     large = KEY | {"description": {"S": "x" * 200_000}}
     assert publisher.publish(changed(stream_record(large | OLD, large | NEW)), plenty()).dead_lettered == 1
     assert [body for body, *_ in letters(stubbed_sqs)] == [{"key": KEY}]

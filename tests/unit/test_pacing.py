@@ -9,29 +9,15 @@ from conditional_writes.versioned import pacing
 from conditional_writes.versioned.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_ITEMS, ROUND_TRIPS, Pace
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
+from tests.unit.test_loop import Clock
 
 ORDER = key("Orders", order_id="o-1")
 ROUND_TRIP = 0.01
 
 
-class Clock:
-    """A clock that stands still but for pauses, which take no real time."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.pauses: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
-
-
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(step_seconds=0)
     monkeypatch.setattr("time.sleep", clock.sleep)
     monkeypatch.setattr("time.monotonic", clock.monotonic)
     return clock

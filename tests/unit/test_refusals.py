@@ -95,8 +95,7 @@ def test_a_body_that_this_delivery_did_not_decode_is_not_read(
 def test_an_event_is_published_once_and_its_failure_is_logged(
     refusals: RefusalEvents, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed = {"ErrorCode": "InternalFailure", "ErrorMessage": "for a reason"}
-    stubbed_events.answers("put_events", {"FailedEntryCount": 1, "Entries": [failed, {"EventId": "1"}]})
+    stubbed_events.takes_events("InternalFailure", None)
     refusals.publish(dead(message(message_id="m-3"), message()), plenty())
     assert len(stubbed_events.requests) == 1
     assert caplog.messages == ["no event tells of dead letter m-3: InternalFailure: for a reason"]

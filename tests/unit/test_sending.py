@@ -26,11 +26,6 @@ def bodies(parameters: dict[str, Any]) -> list[str]:
     return [entry["MessageBody"] for entry in parameters["Entries"]]
 
 
-def answer(sqs: Stubbed, *failed: int) -> None:
-    entries = [{"Id": str(index), "SenderFault": False, "Code": "InternalError"} for index in failed]
-    sqs.answers("send_message_batch", {"Successful": [], "Failed": entries})
-
-
 def test_a_message_of_a_group_is_sent_with_it_and_another_without(stubbed_sqs: Stubbed) -> None:
     send_all(stubbed_sqs.client, QUEUE, [Message("body", group_id="expire_holds"), Message("body")], plenty())
     [parameters] = stubbed_sqs.parameters
@@ -38,9 +33,9 @@ def test_a_message_of_a_group_is_sent_with_it_and_another_without(stubbed_sqs: S
 
 
 def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs: Stubbed) -> None:
-    answer(stubbed_sqs, 1, 3)
-    answer(stubbed_sqs, 10)  # The last message of twelve, in the second request.
-    answer(stubbed_sqs, 2)  # The last of those three.
+    stubbed_sqs.takes_messages_but(1, 3)
+    stubbed_sqs.takes_messages_but(10)  # The last message of twelve, in the second request.
+    stubbed_sqs.takes_messages_but(2)  # The last of those three.
     send_all(stubbed_sqs.client, QUEUE, messages(12), plenty())
     assert [bodies(parameters) for parameters in stubbed_sqs.parameters[2:]] == [
         ["body 1", "body 3", "body 10"],
@@ -49,9 +44,9 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs
 
 
 def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubbed) -> None:
-    answer(stubbed_sqs, 1, 2)
+    stubbed_sqs.takes_messages_but(1, 2)
     for _ in range(TRIES - 1):
-        answer(stubbed_sqs, 0, 1)
+        stubbed_sqs.takes_messages_but(0, 1)
     with pytest.raises(NotSent, match=r"^2 messages weren't sent in 3 tries: InternalError$"):
         send_all(stubbed_sqs.client, QUEUE, messages(3), plenty())
 
