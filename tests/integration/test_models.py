@@ -249,14 +249,6 @@ def test_a_text_that_says_the_same_in_other_words_is_not_rewritten(make: Make, b
     assert stored["gift"] == {"NULL": None, "sku": "a", "pieces": 1}
 
 
-def test_a_field_that_becomes_none_is_removed_and_one_that_is_set_is_written(flights: Flights) -> None:
-    flights.plant(gate="B7")
-    removed = flights.save(flights.must_load().changed_to(flights.new()))
-    assert "gate" not in (flights.stored() or {})
-    flights.save(removed.changed_to(flights.new(gate="B8")))
-    assert (flights.stored() or {})["gate"] == "B8"
-
-
 # --- models that are changed in place --------------------------------------------------------------------
 
 MUTABLE = [kind for kind in KINDS if kind[0] is not Flight]

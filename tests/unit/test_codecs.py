@@ -277,9 +277,6 @@ def test_attributes_have_the_names_that_the_model_gives_them() -> None:
     assert fields.names == {"flightId", "left", "gate", "isFull"}
 
 
-# --- pydantic's own ways ---------------------------------------------------------------------------------
-
-
 # --- what a model can't be -------------------------------------------------------------------------------
 
 

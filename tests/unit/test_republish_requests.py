@@ -45,13 +45,9 @@ def test_times_are_in_utc() -> None:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (None, "body: expected `object`, got `null`"),
     ([], "body: expected `object`, got `array`"),
-    ("alice", "body: expected `object`, got `str`"),
     ({}, "body: expected account_id or from, got neither"),
     ({"account_id": 1}, "account_id: expected `str`, got `int`"),
-    ({"account_id": ""}, "account_id: expected `str` of length >= 1"),
-    ({"account_id": None}, "account_id: expected `str`, got `null`"),
     ({"account_id": "\ud800"}, "body: expected JSON"),
     (ALICE | {"versions": [1]}, "body: object contains unknown field `versions`"),
     (ALICE | {"from_version": 0}, "from_version: expected `int` >= 1"),
@@ -63,10 +59,8 @@ REFUSED: list[tuple[Any, str]] = [
     (ALICE | {"to": "2026-03-01T00:00:00Z"}, "to: expected it with from"),
     (ALICE | {"after": "bob"} | SINCE, "body: object contains unknown field `after`"),
     (ALICE | {"from": "2026-03-01"}, "from: expected an ISO 8601 time with its offset"),
-    (ALICE | {"from": "2026-03-01T00:00:00"}, "from: expected `datetime` with a timezone component"),
     (ALICE | {"from": "0001-01-01T00:00:00+14:00"}, "from: expected a time between the years 1 and 9999 in UTC"),
     (SINCE | {"to": SINCE["from"]}, "to: expected a time after from"),
-    (SINCE | {"after": ""}, "after: expected `str` of length >= 1"),
     (SINCE | {"to_version": 8}, "body: object contains unknown field `to_version`"),
     ({"from_version": 8}, "body: expected account_id or from, got neither"),
 ]
