@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,9 @@ from tools.teller.operator import Operator
 from tools.teller.places import path_of
 
 TOTALS = "EUR=6"
-ROWS = [
-    {
-        "account_id": f"acc-{number}",
-        "currency": "EUR",
-        "balance": str(number),
-        "source_reference": f"core/{number}",
-        "as_of": "2025-12-31T23:00:00Z",
-    }
-    for number in (1, 2, 3)
-]
+HEADER = "account_id,currency,balance,source_reference,as_of,description,overdraft_limit"
+ROWS = [f'acc-{number},EUR,{number},core/{number},2025-12-31T23:00:00Z,"a,\nb",' for number in (1, 2, 3)]
+"""Of two lines each."""
 STEPS = range(1, 11)
 """Written or sent are a place, a part, a place, a part, a place: before or after one of them the import is killed."""
 NOTHING_WAS_SENT = (1, 2, 3)
@@ -101,11 +93,11 @@ def stack(dynamodb: Endpoint, aws: Endpoint, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return written(tmp_path / "accounts.jsonl")
+    return written(tmp_path / "accounts.csv")
 
 
-def written(path: Path, **changes: str) -> Path:
-    path.write_text("".join(f"{json.dumps(row | changes)}\n" for row in ROWS))
+def written(path: Path, limit: str = "") -> Path:
+    path.write_text("".join(f"{line}\n" for line in (HEADER, *(f"{row}{limit}" for row in ROWS))))
     return path
 
 
@@ -127,7 +119,7 @@ def test_a_second_file_of_the_same_accounts_is_refused(
     stack: Stack, file: Path, tmp_path: Path, killed_at: int, is_handled: bool
 ) -> None:
     """If the first one was killed before anything was sent, the second one is imported, and the first one refused."""
-    other = written(tmp_path / "other.jsonl", overdraft_limit="-5")
+    other = written(tmp_path / "other.csv", limit="-5")
     with contextlib.suppress(Killed):
         stack.import_file(file, killed_at)
     if is_handled:
@@ -138,7 +130,7 @@ def test_a_second_file_of_the_same_accounts_is_refused(
     with pytest.raises(Failure, match="nothing was sent") as caught:
         stack.import_file(other)
     assert caught.value.details[0] == (
-        "line 1: account_id: the stack has 'acc-1' already. Expected the row that it was imported from, got another "
+        "line 2: account_id: the stack has 'acc-1' already. Expected the row that it was imported from, got another "
         "overdraft_limit"
     )
     assert stack.sent == 0

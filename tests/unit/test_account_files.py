@@ -4,7 +4,6 @@ import csv
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,10 @@ from msgspec.structs import replace
 
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.transaction_types import decode
-from tests.support.faults import Killed
 from tests.support.samples import IMPORTED
-from tests.unit.test_message_files import Queues
 from tools.teller import account_files, importing
-from tools.teller import send as sending
 from tools.teller.account_files import CheckedAccounts, checked, is_csv, messages_from
 from tools.teller.failures import WrongUse
-from tools.teller.message_queues import MessageQueue
-from tools.teller.places import Place, read_place
 
 HEADER = "account_id,currency,balance,overdraft_limit,source_reference,as_of,holds,description"
 ROW = "acc-1,EUR,12.50,-500,core/1,2026-11-19T23:00:00Z,,"
@@ -151,30 +145,6 @@ def test_a_line_of_json_has_neither_a_type_nor_an_id(tmp_path: Path, line: str, 
     found = check(tmp_path, line, "accounts.jsonl")
     assert found.wrong == 1
     assert found.problems[0].startswith(sentence)
-
-
-@pytest.mark.usefixtures("one_call_at_a_time")
-def test_killed_at_each_request_it_goes_on_after_a_whole_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
-    rows = [f'acc-{n},EUR,1,,core/{n},2026-11-19T23:00:00Z,,"a,\nb"' for n in range(55)]
-    path = tmp_path / "a.csv"
-    path.write_text("\n".join([HEADER, *rows, ""]))
-    expected, place = messages_of(path), Place("", {MessageQueue.ADMINISTRATION: "https://t"})
-    for killed_at in range(1, 7):
-        queues = Queues()
-        queues.killed_at = killed_at
-        send = partial(
-            sending.send_from,
-            checked_at=sending.time_of_change(path),
-            progress=lambda _: None,
-            messages_of=partial(messages_from, is_csv=True),
-        )
-        with pytest.raises(Killed):
-            send(queues, path, place)
-        send(queues, path, read_place(path, place))
-        assert set(queues.bodies["https://t"]) == set(expected)
-        assert len(queues.bodies["https://t"]) <= 55 + 20
-        sending.remove_place(path)
 
 
 def test_it_pauses_while_messages_wait(monkeypatch: pytest.MonkeyPatch) -> None:
