@@ -19,28 +19,20 @@ from tests.support.bodies import (
     transfer,
     void_hold,
 )
-from tests.support.ledger import YEAR_2020, Ledger
-from tools.local_aws.functions import run_job
+from tests.support.ledger import YEAR_2020
+from tests.support.reconciling import Reconciled, mismatches
 from tools.local_aws.server import Endpoint
 
-NIGHT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
 DAY = {"name": "day", "of": "debits", "per": "day", "time_zone": "Europe/Paris", "amount": "100"}
 CEILING = {"name": "ceiling", "of": "balance", "amount": "100"}
 
 
 @pytest.fixture
-def ledger(aws: Endpoint, dynamodb: Endpoint) -> Ledger:
-    return Ledger(aws, dynamodb)
+def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    return Reconciled(aws, dynamodb, monkeypatch)
 
 
-def mismatches(ledger: Ledger) -> int:
-    """That the nightly replay finds, of all accounts."""
-    assert run_job(ledger.job("reconcile_accounts"), NIGHT) == "Done"
-    [report] = [item for item in ledger.items(ledger.locks_table) if "accounts_checked" in item]
-    return int(report["mismatches"])
-
-
-def test_a_freeze_that_ended_leaves_nothing_on_the_account_and_others_attributes_stay(ledger: Ledger) -> None:
+def test_a_freeze_that_ended_leaves_nothing_on_the_account_and_others_attributes_stay(ledger: Reconciled) -> None:
     ledger.open("alice")
     ledger.change_account(notes="of another program")
     ledger.post(freeze("f-1"), payment("t-1"))
@@ -74,7 +66,7 @@ AFTER_A_FREEZE = {
 
 
 @pytest.mark.parametrize("frozen", ["debits", "credits"])
-def test_a_freeze_stops_what_its_page_says_and_nothing_else(ledger: Ledger, frozen: str) -> None:
+def test_a_freeze_stops_what_its_page_says_and_nothing_else(ledger: Reconciled, frozen: str) -> None:
     gift, expires = transfer("gift", 50, "bob", "alice"), "2020-01-05T00:00:00Z"
     holds = hold(), hold("h-2"), hold("h-3", expires_at=expires), hold("h-4", account_id="bob")
     ledger.post_at(YEAR_2020, *openings("alice", "bob", limit=-1000), rate(), payment("spent", -200), gift, *holds)
@@ -83,10 +75,10 @@ def test_a_freeze_stops_what_its_page_says_and_nothing_else(ledger: Ledger, froz
     stopped = [by == frozen for _, by in AFTER_A_FREEZE.values()]
     assert ledger.results(*AFTER_A_FREEZE) == ["ACCOUNT_FROZEN" if each else "POSTED" for each in stopped]
     assert not violations(ledger.books)
-    assert mismatches(ledger) == 0
+    assert mismatches(ledger.run()) == ""
 
 
-def test_limits_and_forced_debits_are_replayed_as_they_were_decided(ledger: Ledger) -> None:
+def test_limits_and_forced_debits_are_replayed_as_they_were_decided(ledger: Reconciled) -> None:
     """Payments at the end of a day in Paris and on the next one, and a payee that refuses what its ceiling leaves no
     room for. Limits that were set and removed leave nothing on an account.
     """
@@ -107,6 +99,6 @@ def test_limits_and_forced_debits_are_replayed_as_they_were_decided(ledger: Ledg
     assert "limits" not in ledger.account_item()
     ledger.post(freeze("thaw", debits=False, credits=False))
     assert ledger.results("t-7") == ["ACCOUNT_FROZEN"]
-    assert mismatches(ledger) == 0
+    assert mismatches(ledger.run()) == ""
     ledger.change_account("bob", limits=[CEILING | {"amount": "1_0"}])
     assert ledger.returned(payment("t-8", 1, "bob")), "nothing is decided on a damaged limit"
