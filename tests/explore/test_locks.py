@@ -20,10 +20,6 @@ COUNTER = key(PROFILES, account_id="counter")
 EXPECTED = (LockTaken, LockLost, WindowDone, DeadlinePassed, OutcomeUnknown)
 
 
-def _now() -> float:
-    return time.time()  # the simulated one: `Locks` has kept the real function
-
-
 class Work:
     """Two steps under a lock, each counted together with its checkpoint. A pause may come before or between them."""
 
@@ -34,7 +30,7 @@ class Work:
         self._waits = waits_seconds
 
     def __call__(self, bank: Bank) -> int:
-        locks = Locks(bank.clients[self._worker], LOCKS, now=_now)
+        locks = Locks(bank.clients[self._worker], LOCKS)
         time.sleep(self._begins_after)
         deadline = Deadline.after(self._waits) if self._waits else None
         lock = locks.acquire("job", window="2027-01-01", lease_seconds=LEASE_SECONDS, deadline=deadline)
@@ -74,7 +70,7 @@ def holding(worker: int, seconds: float) -> Callable[[Bank], Any]:
     """Waits for the lock, holds it, and releases it. Returns from when to when it held the lock."""
 
     def hold(bank: Bank) -> tuple[float, float]:
-        locks = Locks(bank.clients[worker], LOCKS, now=_now)
+        locks = Locks(bank.clients[worker], LOCKS)
         with contextlib.ExitStack() as held:
             held.enter_context(contextlib.suppress(LockLost))  # the time until then counts
             lock = held.enter_context(locks.hold("shared", lease_seconds=LEASE_SECONDS, deadline=Deadline.after(100)))

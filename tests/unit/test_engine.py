@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from conditional_writes import VersionedTable, dynamodb_client
 from conditional_writes.testing import Engine
+from conditional_writes.testing.errors import Refused
 
 TABLE = {
     "TableName": "Orders",
@@ -334,6 +335,13 @@ def test_what_a_test_wants_refused_is_refused(engine: Engine, client: Any) -> No
     engine.throttle("Orders", times=math.inf)
     with engine.simulated_time(), pytest.raises(ClientError, match="ThrottlingException"):
         client.get_item(TableName="Orders", Key=key())
+
+
+def test_what_is_to_be_refused_must_be_there(engine: Engine) -> None:
+    with pytest.raises(Refused, match="Requested resource not found"):
+        engine.throttle("Order")
+    with pytest.raises(Refused, match="does not have the specified index: by_statu"):
+        engine.throttle("Orders", index="by_statu")
 
 
 def test_a_stream_has_each_change_in_order(engine: Engine, client: Any) -> None:

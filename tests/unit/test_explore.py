@@ -75,6 +75,12 @@ def test_a_lost_update_is_found_made_short_and_found_again_by_its_script() -> No
     assert len(replay("a a b b", naive, naive, setup=Accounts, check=none_is_lost)) == 2
 
 
+def test_a_fault_that_is_none_is_refused() -> None:
+    for faults in (Fault.LOST, ["explodes"]):  # a single one is a text, of letters
+        with pytest.raises(ValueError, match="is not a valid Fault"):
+            explored(naive, faults=faults)
+
+
 @pytest.mark.exhaustive
 def test_no_update_is_lost_by_modify_in_any_order_with_any_fault() -> None:
     """A damaged answer counted as a refusal once, and the second try as the first: `tries.note_try`."""

@@ -1,7 +1,6 @@
 """Locks, by a client whose calls are awaited."""
 
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from conditional_writes.core.items import Item
 from conditional_writes.core.requests import Check, Write
 from conditional_writes.core.steps import Deadline
 from conditional_writes.locks import Lock, Locks
-from conditional_writes.locks.lock import check_window
+from conditional_writes.locks.lock import check_window, wall_clock
 
 _acquire = awaitable(Locks.acquire)
 _refresh, _save_checkpoint = awaitable(Lock.refresh), awaitable(Lock.save_checkpoint)
@@ -64,7 +63,7 @@ class AsyncLocks:
         table: str,
         *,
         clock_skew_seconds: float = 1.0,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = wall_clock,
     ) -> None:
         self._locks = Locks(client, table, clock_skew_seconds=clock_skew_seconds, now=now)
 

@@ -71,6 +71,11 @@ DynamoDB compares values of different types as unequal, so that a lease's end th
 """
 
 
+def wall_clock() -> float:
+    """The seconds since the epoch: `time.time` as it is now, for a test may have put its own clock there."""
+    return time.time()
+
+
 def _holder_in(record: Item) -> Item:
     """The record's holder; empty if the record was made by hand, and has none."""
     holder = record.get("holder")
@@ -262,7 +267,7 @@ class Locks:
         table: str,
         *,
         clock_skew_seconds: float = 1.0,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = wall_clock,
     ) -> None:
         _check_number("clock_skew_seconds", clock_skew_seconds)
         if not 0 <= clock_skew_seconds < math.inf:

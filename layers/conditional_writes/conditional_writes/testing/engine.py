@@ -90,6 +90,9 @@ class Engine:
 
     def _refuse(self, code: str, table: str, key: Mapping[str, Any] | None, index: str | None, times: float) -> None:
         with self._lock:
+            held = self.database.table(table)
+            if index is not None:
+                held.index(index)
             place = None if key is None else self._place(table, key)
             self.database.refusals.append(Refusal(code, table, place, index, times))
 

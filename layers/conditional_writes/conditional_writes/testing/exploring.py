@@ -67,7 +67,7 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
     Raises Violation for the first order in which the check fails, after making it shorter; Stuck if a worker waits for
     something that the schedule doesn't know, or never ends.
     """
-    runner = _Runner(workers, setup, check, tuple(faults), most_faults)
+    runner = _Runner(workers, setup, check, tuple(map(Fault, faults)), most_faults)
     started, orders, search = time.perf_counter(), 0, Search()
     with _simulated(runner.clock):
         chooser = at_random(random.Random(seed))
