@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.assumptions.differences import DIFFERENCES, LACKING
@@ -14,14 +13,15 @@ PLACES = {"in_process": "the engine in the process", "ministack": "ministack", "
 HEAD = """# What is assumed of AWS
 
 Teller and its library rest on what AWS's services do. Each behaviour is a named test in `tests/assumptions`, with AWS's
-page that states it, and with each engine that differs. `make test` tries them on the engine in the process.
-`make assumptions` tries them on ministack and on DynamoDB Local, too, and `make assumptions AWS=1` on an AWS account:
-with the credentials that boto3 finds, in tables, queues, a bus, buckets, a function and a role of its own. It ends
-after 180 s, or when it may have cost 0.05 dollars by the bytes that it has sent and read. At its end, and if it is
-interrupted, it removes what it has made, and names what it may not remove;
-`.venv/bin/python -m tests.assumptions --remove` removes what killed runs have left. With a local AWS in place of the
-account a run takes 50 s, and counts 0.043 dollars at most. Each run prints a report in Markdown. **Nobody has run it on
-an account yet.** The tables are made by `python -m tests.assumptions --page`.
+page that states it. `make test` tries them on the engine in the process. `make assumptions` tries them on ministack
+and on DynamoDB Local, too, and `make assumptions AWS=1` on an AWS account: with the credentials that boto3 finds, in
+tables, queues, a bus, buckets, a function and a role of its own. It ends after 180 s, or when it may have cost 0.05
+dollars by the bytes that it has sent and read. At its end, and if it is interrupted, it removes what it has made, and
+names what it may not remove; `.venv/bin/python -m tests.assumptions --remove` removes what killed runs have left. With
+a local AWS in place of the account a run takes 50 s, and counts 0.043 dollars at most. Each run prints a report in
+Markdown. **Nobody has run it on an account yet.**
+
+The tables are made by `python -m tests.assumptions --page`.
 """
 
 
@@ -37,11 +37,8 @@ def page() -> str:
     for service, title in SERVICES.items():
         lacking = [PLACES[place] for place, services in LACKING.items() if service in services]
         note = f"Not on {' and '.join(lacking)}.\n\n" if lacking else ""
-        of_pages = defaultdict[str, list[str]](list)
-        for name, url in _assumptions(service):
-            of_pages[url].append(sentence(name) + _differs(name))
-        rows = [f"| [{_title(url)}]({url}) | {'; '.join(those)} |" for url, those in sorted(of_pages.items())]
-        parts.append(f"## {title}\n\n{note}| AWS's page | assumptions |\n|---|---|\n" + "\n".join(rows) + "\n")
+        rows = [f"| [{sentence(name)}]({url}) | {_differs(name)} |" for name, url in _assumptions(service)]
+        parts.append(f"## {title}\n\n{note}| assumption | differs |\n|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
@@ -68,10 +65,5 @@ def _differs(name: str) -> str:
     found: list[str] = []
     for place, differences in DIFFERENCES.items():
         reasons = {reason for test, reason in differences.items() if test.partition("[")[0] == name}
-        found += [f"{PLACES[place]}: {reason}" for reason in sorted(reasons)]
-    return f" (**{'; '.join(found)}**)" if found else ""
-
-
-def _title(url: str) -> str:
-    """The last part of the address, without its ending."""
-    return url.rpartition("/")[2].replace(".html", "")
+        found += [f"{PLACES[place]} {reason}" for reason in sorted(reasons)]
+    return "; ".join(found)

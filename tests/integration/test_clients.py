@@ -1,4 +1,4 @@
-"""Clients of the user's own, in threads and beside an event loop: the claims of the library's docs/clients.md."""
+"""Clients of the user's own, in threads and beside an event loop: the claims of docs/clients.md of the library."""
 
 import asyncio
 import os

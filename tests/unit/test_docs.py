@@ -71,8 +71,7 @@ def test_each_file_and_folder_that_a_page_for_contributors_names_is_there(page: 
 def test_every_type_has_a_sample_and_every_sample_is_valid(
     page: str, decode: Callable[[str], object], types: set[type]
 ) -> None:
-    blocks = re.findall(r"^```json\n(.*?)^```", read(page), SAMPLES)
-    assert {type(decode(sample)) for block in blocks for sample in re.split(r"\n(?={)", block)} == types
+    assert {type(decode(sample)) for sample in re.findall(r"^```json\n(.*?)^```", read(page), SAMPLES)} == types
 
 
 def test_the_example_of_a_new_type_is_one() -> None:

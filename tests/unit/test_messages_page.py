@@ -22,8 +22,7 @@ from tests.support.samples import payment
 from tools.local_aws.server import PROJECT
 
 PAGE = (PROJECT / "docs" / "messages.md").read_text()
-[BLOCK] = re.findall(r"^```json\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-SAMPLES = re.split(r"\n(?={)", BLOCK)
+SAMPLES = re.findall(r"^```json\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 ACCOUNT = Account("acc-1", Decimal(0), Decimal(0), "EUR", AccountStatus.OPEN, 1, decimal_places=2)
 
 
