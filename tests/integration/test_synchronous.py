@@ -319,12 +319,17 @@ NO_REQUESTS: list[tuple[Any, str]] = [
     ),
     ({"transactions": [PAYMENT | {"metadata": nested(100_000)}]}, "body: expected JSON; it is nested too deeply"),
     ("text", "body: expected `object`, got `str`"),
+    *(
+        ({"requestContext": {"http": {}}, "isBase64Encoded": True, "body": body}, "body: expected JSON")
+        for body in ("abc", "é", 5, None)
+    ),
 ]
 
 
 def test_a_request_that_is_none_is_refused_with_a_sentence(function: ModuleType) -> None:
     for event, reason in NO_REQUESTS:
-        error = invoke(function, event)["error"]
+        answer = invoke(function, event)
+        error = json.loads(answer.get("body", json.dumps(answer)))["error"]
         assert (error["code"], error["reason"][: len(reason)]) == ("INVALID_REQUEST", reason)
 
 

@@ -31,9 +31,18 @@ def caller_of(event: dict[str, Any]) -> str | None:
 
 def body_of(event: dict[str, Any]) -> str:
     """The request's body. Bytes that are no UTF-8 become lone surrogates, which no JSON decoder takes: if each were
-    replaced by the same character, two ids could become one."""
-    body: str = event.get("body") or ""
-    return base64.b64decode(body).decode(errors="surrogateescape") if event.get("isBase64Encoded") else body
+    replaced by the same character, two ids could become one. Empty, if somebody wrote an event with a body that is no
+    text, or no base64: Lambda writes none.
+    """
+    match event.get("body"):
+        case str(body) if event.get("isBase64Encoded"):
+            try:
+                return base64.b64decode(body).decode(errors="surrogateescape")
+            except ValueError:
+                return ""
+        case str(body):
+            return body
+    return ""
 
 
 def http_response(answer: dict[str, Any], *, is_well: bool) -> dict[str, Any]:
