@@ -236,6 +236,7 @@ def test_no_night_writes_to_an_account_or_to_a_journal(ledger: Reconciled, night
 NEW_DAMAGE: dict[str, Plant] = {
     "deleted": delete_reversed("x-1", "ann"),
     "a lowered count": change_reversed("x-1", "ann", version=2),
+    "a raised count and a lowered sum": change_reversed("x-1", "ann", version=9, amount=1),
     "a lowered sum": change_reversed("n-1", "ann", amount=17),
     "another sum of holds": change_entry("n-2", "ann", held_after=4),
     "a changed account": change_account("ann", held=1),

@@ -292,7 +292,11 @@ HELD_PLANTED: Planted = {
         "ann: broken seal, wrong reversal; ben: broken seal, wrong reversal",
     ),
     "more reversed before a reversal": (change_an_earlier_amount, "ann: broken seal; ben: broken seal"),
-    "a raised count": (change_reversed("x-1", "ann", version=3), "ann: wrong reversals"),
+    "a raised count": (change_reversed("x-1", "ann", version=3), "ann: wrong reversal"),
+    "a raised count, of a later version": (
+        change_reversed("x-1", "ann", version=3, account_version=10**9),
+        "ann: wrong reversals",
+    ),
     "a lowered count": (
         change_reversed("x-1", "ann", version=1),
         "ann: wrong reversal; ben: wrong reversal",

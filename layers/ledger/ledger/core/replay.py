@@ -209,7 +209,8 @@ class Replay(Struct):
             if same and is_posted:
                 version = outcome.account_version if is_first else found.account_version
                 same = (found.reversed_by, found.account_version) == (entry.transaction_id, version)
-            if found.number < reversal.number or (found.number == reversal.number and not same):
+            is_after = not is_first or found.account_version > outcome.account_version
+            if not same and not (is_after and found.number > reversal.number):
                 of = f"of {quoted_id(first.transaction_id)} on {quoted_id(first.account_id)}"
                 has = f"the table Reversals has {_shown_reversed(found)}"
                 yield _mismatch(entry, "wrong reversal", f"{of} it is {_shown_reversal(reversal)}, {has}")
