@@ -81,6 +81,13 @@ def test_a_key_is_made_of_fields_and_the_item_is_changed_and_deleted_as_ever(sho
         shop.orders.get("ada", 9)
 
 
+def test_an_item_that_an_addition_creates_has_the_fields_of_its_key(shop: Shop) -> None:
+    shop.orders.table.add("ada", 7, defaults={"status": "PAID"})
+    assert shop.orders.get("ada", 7).model == Order("ada", 7, "PAID")
+    shop.orders.table.add("ada", 7, numbers={"pieces": 2})
+    assert [order.model for order in shop.orders.query(shop.orders.within("ada"))] == [Order("ada", 7, "PAID")]
+
+
 def test_a_query_or_scan_of_a_kind_leaves_the_others_out(shop: Shop) -> None:
     shop.fill()
     assert [order.model.number for order in shop.orders.query(shop.orders.within("ada"))] == [7, 12]
