@@ -58,6 +58,16 @@ def test_the_shards_of_a_pool_that_is_known_are_read_with_the_batch(ledger: Ledg
     assert (unknown, known) == (["BatchGetItem", *known], ["BatchGetItem", "TransactWriteItems"])
 
 
+def test_reversals_of_a_pools_transaction_are_decided_in_their_order_in_one_commit(ledger: Ledger) -> None:
+    """By the other account and by the shard: the accounts of both are known before the batch is divided into groups."""
+    ledger.post(opening("pool", shards=4), opening("alice"), transfer("t-1", 5, "pool", "alice"))
+    [shard] = {name for name in ledger.books.accounts if name.endswith(":pool")}
+    of_pool = {"of_account_id": "pool"}
+    first, second = reverse("r-1", None, "alice", **of_pool), reverse("r-2", None, shard, **of_pool)
+    assert requests_of(ledger, first, second) == ["BatchGetItem", "TransactWriteItems"]
+    assert [ledger.results("r-1"), ledger.results("r-2", account_id=shard)] == [["POSTED"], ["ALREADY_REVERSED"]]
+
+
 def test_a_day_is_logged_exactly_each_transaction_in_a_line_without_payload_and_all_in_the_metrics(
     ledger: Ledger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

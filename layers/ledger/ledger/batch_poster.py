@@ -116,7 +116,11 @@ class BatchPoster(Struct):
         Groups that read again, or wait in line, come last: they may take all the threads, and all of the time.
         """
         groups, pools = [], self.tables.pools_in(items)
-        for of_group in grouped_by_account(messages, lambda message: self._account_ids(message.decoded, items, pools)):
+
+        def account_ids_of(message: QueuedTransaction) -> Sequence[str]:
+            return self._account_ids(self._on_shards(message.decoded, pools), items)
+
+        for of_group in grouped_by_account(messages, account_ids_of):
             group = _Group(self, deadline, of_group, self.keys_of(of_group, items, pools), batches=[of_group])
             if failed := next((unread[key] for key in group.keys if key in unread), None):
                 group.give(failed)
@@ -172,24 +176,26 @@ class BatchPoster(Struct):
         """
         keys: list[Key] = []
         for message in messages:
-            transaction = message.decoded
-            account_ids = self._account_ids(transaction, known, pools)
+            transaction = self._on_shards(message.decoded, pools)
+            account_ids = self._account_ids(transaction, known)
             entry_ids = (*transaction.referred_entries, *self._other_sides(transaction, known))
             keys += map(self.tables.reversed_key, transaction.reversed_ids)
             if message.delivered_before:
                 entry_ids += (EntryId(account_ids[0], transaction.transaction_id),)
             keys += [self.tables.account_key(account_id) for account_id in account_ids]
-            keys += map(self.tables.account_key, transaction.possible_pools)
+            keys += map(self.tables.account_key, message.decoded.possible_pools)
             keys += [self.tables.entry_key(entry_id) for entry_id in entry_ids]
         return keys
 
-    def _account_ids(
-        self, transaction: TransactionMessage, known: Observed, pools: Mapping[str, Pool]
-    ) -> Sequence[str]:
-        """The transaction's accounts, as far as they are known from what was read. Of a pool it is the shard."""
+    def _on_shards(self, transaction: TransactionMessage, pools: Mapping[str, Pool]) -> TransactionMessage:
+        """The transaction on its shards of these pools."""
         if pools:
             with contextlib.suppress(InvalidMessage):  # its decision says so
-                transaction = transaction.on_shards(transaction.shards_in(pools, self.first_shard))
+                return transaction.on_shards(transaction.shards_in(pools, self.first_shard))
+        return transaction
+
+    def _account_ids(self, transaction: TransactionMessage, known: Observed) -> Sequence[str]:
+        """The transaction's accounts, as far as they are known from what was read. Of a pool it is the shard."""
         return (
             *transaction.account_ids,
             *itertools.chain.from_iterable(found.account_ids for found in self._referred(transaction, known)),
