@@ -106,7 +106,7 @@ class Republished(Ledger):
 def bank(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Republished:
     bank = Republished(aws, dynamodb)
     reads_by(bank.clock, monkeypatch)
-    monkeypatch.setattr("workers.retrying.time", bank.clock)
+    monkeypatch.setattr("workers.failed_entries.time", bank.clock)
     return bank
 
 

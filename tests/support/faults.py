@@ -138,7 +138,7 @@ class Faults:
         """Deadlines bound these pauses and no number of tries, so a deadline passes as if the time had."""
         if importlib.util.find_spec("workers") is None:  # tests of the library alone: test_package.py
             return contextlib.nullcontext()
-        return mock.patch("workers.retrying.time", types.SimpleNamespace(sleep=self._wait))
+        return mock.patch("workers.failed_entries.time", types.SimpleNamespace(sleep=self._wait))
 
     def revive(self) -> None:
         """Begins the next invocation, in a new process."""

@@ -12,7 +12,7 @@ from conditional_writes import Deadline
 from ledger.core.outcome_events import OutcomeEvent
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
-from workers import retrying
+from workers import failed_entries
 from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure
 
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ def bus(stubbed_events: Stubbed) -> EventBus:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=lambda *_: 0))
+    monkeypatch.setattr(failed_entries, "random", SimpleNamespace(uniform=lambda *_: 0))
 
 
 def events(number: int) -> list[OutcomeEvent]:

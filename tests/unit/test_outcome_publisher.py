@@ -69,7 +69,7 @@ def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
 def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr("workers.failed_entries.FIRST_PAUSE_SECONDS", 3600)
     stubbed_events.takes_events(None)
     stubbed_sqs.takes_messages_but(1)
     published = publisher.publish([entry(1), entry(2, status="x"), entry(3, status="x")], Deadline.after(60))
@@ -94,7 +94,7 @@ def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come again together, as often as EventBridge fails."""
-    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr("workers.failed_entries.FIRST_PAUSE_SECONDS", 3600)
     stubbed_events.takes_events(None, "InternalFailure")
     stubbed_sqs.takes_messages_but()
     items = [entry(1, status="x"), entry(2), entry(3), entry(4, status="x")]
@@ -160,7 +160,7 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
         raise ClientError({"Error": {"Code": code, "Message": "after a long time"}}, "PutEvents")
 
     monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
-    monkeypatch.setattr("workers.retrying.time", SimpleNamespace(sleep=clock.sleep))
+    monkeypatch.setattr("workers.failed_entries.time", SimpleNamespace(sleep=clock.sleep))
     for module in ("event_bus", "sending"):
         monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)
     monkeypatch.setattr(stubbed_events.client, "put_events", slow)

@@ -26,7 +26,7 @@ from tools.teller.letters import NO_CODE, Letter, QueueName, Received
 from tools.teller.message_queues import MessageQueue
 from tools.teller.republishing import publish_again
 from workers.dead_letters import MAXIMUM_ATTRIBUTES, OWN_ATTRIBUTES
-from workers.retrying import until_deadline
+from workers.failed_entries import until_deadline
 from workers.sending import Message, send
 
 HIDDEN_SECONDS = 2 * LONGEST_INVOCATION_SECONDS

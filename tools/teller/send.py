@@ -19,7 +19,7 @@ from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
 from tools.teller.progress import progress_bar
 from tools.teller.words import counted
-from workers.retrying import until_deadline
+from workers.failed_entries import until_deadline
 from workers.sending import Message
 from workers.sending import send as send_messages
 

@@ -21,8 +21,8 @@ from ledger.core.republish_requests import RepublishAccount, republish_event
 from ledger.tables import LARGEST
 from workers.dead_letters import reason_attributes
 from workers.event_bus import EventBus
+from workers.failed_entries import until_deadline
 from workers.queue_messages import printable_reason
-from workers.retrying import until_deadline
 from workers.sending import Message, send
 from workers.stream_records import REMOVE, StreamRecord
 

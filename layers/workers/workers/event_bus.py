@@ -9,8 +9,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.core.client import CONNECTIONS, new_client
 from conditional_writes.core.packing import packed
+from workers.failed_entries import until_deadline
 from workers.parallel import in_parallel
-from workers.retrying import until_deadline
 
 if TYPE_CHECKING:
     from types_boto3_events import EventBridgeClient

@@ -1,4 +1,4 @@
-"""Tries what failed again and again, until a deadline."""
+"""Tries the failed entries of a request again and again, until a deadline: of a batch of messages, or of events."""
 
 import random
 import time
