@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from conditional_writes import OutcomeUnknown, VersionedTable
 from conditional_writes.testing import Engine, Explored, Fault, Outcome, Stuck, Violation, explore, exploring, replay
 from conditional_writes.testing.schedule import Choice
+from conditional_writes.upserts import MapEntry
 
 TABLE = {
     "TableName": "Accounts",
@@ -73,6 +74,13 @@ def test_a_lost_update_is_found_made_short_and_found_again_by_its_script() -> No
         with pytest.raises(Violation, match=found.value.why.split("\n")[0][:20]):
             replay(found.value.script, naive, naive, setup=Accounts, check=none_is_lost)
     assert len(replay("a a b b", naive, naive, setup=Accounts, check=none_is_lost)) == 2
+
+
+def test_upserts_have_learned_nothing_in_an_earlier_order() -> None:
+    def worker(accounts: Accounts) -> None:
+        accounts.upsert("bob", entries=[MapEntry(("seen", "device"), 1)])
+
+    assert explored(worker, worker, faults=[Fault.LOST]).is_complete
 
 
 def test_a_fault_that_is_none_is_refused() -> None:

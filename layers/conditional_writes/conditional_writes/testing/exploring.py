@@ -5,6 +5,7 @@ import inspect
 import logging
 import random
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, override
 from unittest import mock
@@ -151,7 +152,12 @@ class _Runner[World]:
     def run(self, choose: Choose) -> _Ran:
         self.clock.reset()
         chance = random.Random()
-        with _ScheduledEngine(self.clock) as engine, mock.patch("os.urandom", chance.randbytes):
+        with (
+            _ScheduledEngine(self.clock) as engine,
+            mock.patch("os.urandom", chance.randbytes),
+            # What earlier orders have learned would decide the number of an upsert's requests.
+            mock.patch("conditional_writes.upserts.plan.recent_depths._depths", OrderedDict()),
+        ):
             chance.seed("setup")
             random.seed("setup")
             world = self._setup(engine)
