@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,12 @@ def made(directory: Path, accounts: str = ACCOUNTS, history: str | bytes = HISTO
     return make(directory / "accounts.csv", directory / "history.csv", directory / "made")
 
 
+def items_of(directory: Path) -> Iterator[dict[str, Any]]:
+    """What is in the files for DynamoDB."""
+    for path in (directory / "made" / "journal").iterdir():
+        yield from (json.loads(line)["Item"] for line in gzip.decompress(path.read_bytes()).splitlines())
+
+
 def imported(directory: Path) -> list[str]:
     """The messages that import the accounts."""
     with (directory / "made" / "accounts.jsonl").open("rb") as file:
@@ -65,13 +71,11 @@ def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, t
     """Has the history. The accounts aren't imported yet."""
     ledger, manifest = Reconciled(aws, dynamodb, monkeypatch), made(tmp_path)
     assert (manifest["entries"], manifest["accounts"]) == (5, 2)
-    for path in (tmp_path / "made" / "journal").iterdir():
-        for line in gzip.decompress(path.read_bytes()).splitlines():
-            item = json.loads(line)["Item"]
-            read = from_dynamodb(item)
-            assert to_dynamodb(read) == item
-            assert entry_item(entry_from_item(read)) == read
-            ledger.client.put_item(TableName=ledger.tables.journal, Item=item)
+    for item in items_of(tmp_path):
+        read = from_dynamodb(item)
+        assert to_dynamodb(read) == item
+        assert entry_item(entry_from_item(read)) == read
+        ledger.client.put_item(TableName=ledger.tables.journal, Item=item)
     return ledger
 
 
@@ -240,10 +244,8 @@ def test_any_texts_are_sealed_as_the_library_seals_them(tmp_path: Path) -> None:
     texts = ["", '"\\ ""é"" \x7f \u2028",', ',"{""z"": ""\\u0007\\"""", ""é"": ""1"", ""A"": """"}"']
     rows = [f'"ä""b",t ✓{number},1e0,2025-01-01T00:00:00Z,,{text or ","}' for number, text in enumerate(texts)]
     made(tmp_path, accounts, "\n".join([HEADER, *rows, ""]))
-    [path] = (tmp_path / "made" / "journal").iterdir()
     seal = ""
-    for line in gzip.decompress(path.read_bytes()).splitlines():
-        item = from_dynamodb(json.loads(line)["Item"])
+    for item in map(from_dynamodb, items_of(tmp_path)):
         entry = entry_from_item(item)
         assert entry_item(entry) == item
         seal = seal_of(seal, entry)
@@ -255,9 +257,5 @@ def test_all_digits_are_kept(tmp_path: Path) -> None:
     amount = Decimal("1.0000000000000000000000000000000000001")
     accounts = f"account_id,currency,balance,source_reference,as_of\na,XTS,{amount},1,2025-12-31T23:00:00Z\n"
     made(tmp_path, accounts, f"{HEADER}\na,1,{amount},2025-01-01T00:00:00Z,,,\n")
-    [line] = [
-        line
-        for path in (tmp_path / "made" / "journal").iterdir()
-        for line in gzip.decompress(path.read_bytes()).splitlines()
-    ]
-    assert from_dynamodb(json.loads(line)["Item"])["balance_after"] == amount
+    [item] = items_of(tmp_path)
+    assert from_dynamodb(item)["balance_after"] == amount
