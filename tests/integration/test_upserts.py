@@ -161,15 +161,6 @@ def test_without_a_clock_the_last_to_arrive_wins(profiles: Profiles) -> None:
     assert clocks_attribute(("preferences",)) not in profiles.stored()
 
 
-def test_a_floor_deep_inside_stays(profiles: Profiles) -> None:
-    def inside(name: str, seconds: float) -> MapEntry:
-        return MapEntry(("a", "b", "c", name), 1, at(seconds))
-
-    for entry in (inside("x", 6), MapEntry(("a", "b", "c"), REMOVED, at(5)), inside("y", 7), inside("earlier", 4)):
-        profiles.upsert(entry)
-    assert profiles.maps() == {"a": {"b": {"c": {"x": 1, "y": 1}}}}
-
-
 def test_of_the_entries_of_a_request_the_earlier_ones_may_be_erased(profiles: Profiles) -> None:
     erase(profiles.client, profiles.key("alice"), at(2))
     later = MapEntry(("preferences", "size"), 1, at(3)), MapEntry(("photos", "1"), 1, at(3))
