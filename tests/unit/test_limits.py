@@ -1,4 +1,4 @@
-"""Limits by example, where the random histories of tests/checkers/test_limits.py have none: what is left of them."""
+"""Limits: what is left of them in each kind of history, by example. tests/checkers/test_limits.py has random ones."""
 
 import json
 from decimal import Decimal
@@ -69,8 +69,21 @@ def _decoded(body: Body) -> Any:
 LATE_INTEREST = interest(until="2026-05-01T00:00:00+00:00")
 SPENT = payment("t-1", -60)
 LATER = {
+    "a debit of what is left": ([setting(DAY), SPENT, payment("t", -40)], None),
     "a debit of more": ([setting(DAY), SPENT, payment("t", "-40.01")], ("day", "40")),
+    "a transfer of more": ([setting(DAY), SPENT, transfer("t", 41)], ("day", "40")),
+    "a hold of more": ([setting(DAY), SPENT, hold("t", 41)], ("day", "40")),
+    "a debit beside a hold": ([setting(DAY), hold("h-1", 60), payment("t", -41)], ("day", "40")),
+    "a debit after a void": ([setting(DAY), hold("h-1", 60), void_hold(), payment("t", -100)], None),
+    "a debit after a posting in part": (
+        [setting(DAY), hold("h-1", 60), post_hold("p-1", 10), payment("t", -91)],
+        ("day", "90"),
+    ),
     "a posting on the next day": ([setting(DAY), hold("h-1", 60), "2026-03-29", SPENT, post_hold("t")], None),
+    "a debit on the next day, beside a hold": (
+        [setting(DAY), hold("h-1", 60), "2026-03-29", payment("t", -41)],
+        ("day", "40"),
+    ),
     "a posting after the limit fell": ([hold("h-1", 60), setting(DAY | {"amount": 1}), post_hold("t")], None),
     "a debit before midnight there": ([setting(DAY), SPENT, "2026-03-28T22:59", payment("t", -41)], ("day", "40")),
     "a debit at midnight there": ([setting(DAY), SPENT, "2026-03-28T23:00", payment("t", -100)], None),
@@ -89,6 +102,7 @@ LATER = {
         None,
     ),
     "a fourth debit": ([setting(OFTEN), *(payment(f"t-{n}", -1) for n in "abc"), payment("t", -1)], ("often", "0")),
+    "a third debit after a posting": ([setting(OFTEN), hold(), post_hold(), SPENT, payment("t", -1)], None),
     "a fourth debit after a void": (
         [setting(OFTEN), hold(), void_hold(), SPENT, hold("h"), payment("t", -1)],
         ("often", "0"),
@@ -100,6 +114,9 @@ LATER = {
     "too large a debit": ([setting(SINGLE), payment("t", -41)], ("single", "40")),
     "too large a hold": ([setting(SINGLE), hold("t", 41)], ("single", "40")),
     "a debit beside a hold, of a limit per transaction": ([setting(SINGLE), hold("h-1", 40), payment("t", -40)], None),
+    "a credit of more": ([setting(IN), payment("t-1", 20), payment("t", 31)], ("in", "30")),
+    "a debit that limits of credits leave alone": ([setting(IN), payment("t", -100)], None),
+    "a credit in the next month": ([setting(IN), payment("t-1", 50), "2026-03-31T22:00", payment("t", 50)], None),
     "a credit above the ceiling": ([setting(CEILING), payment("t", 11)], ("ceiling", "10")),
     "a debit of an account above its ceiling": ([setting(CEILING | {"amount": 1}), payment("t", -5)], None),
     "a reversal above the ceiling": ([SPENT, payment("t-2", 60), setting(CEILING), reverse("t")], ("ceiling", "10")),
@@ -113,6 +130,20 @@ LATER = {
         [SPENT, setting(DAY), payment("t-2", -60), reverse(), payment("t", -41)],
         ("day", "40"),
     ),
+    "a reversal of a credit, beyond a limit of debits": ([payment("t-1", 200), setting(DAY), reverse("t")], None),
+    "a reversal of a reversal": (
+        [setting(DAY), SPENT, reverse(), payment("t-2", -60), reverse("t", of_transaction_id="r-1")],
+        ("day", "40"),
+    ),
+    "a debit after a new amount": (
+        [setting(DAY), SPENT, setting(DAY | {"amount": 200}, transaction_id="l-2"), payment("t", -141)],
+        ("day", "140"),
+    ),
+    "a debit after another time zone": (
+        [setting(DAY), SPENT, setting(DAY | {"time_zone": "UTC"}, transaction_id="l-2"), payment("t", -100)],
+        None,
+    ),
+    "a debit after the end of the limit": ([setting(DAY), setting(transaction_id="l-2"), payment("t", -999)], None),
     "a debit of more than is available, too": ([setting(DAY), payment("t", -1001)], "OVERDRAFT_LIMIT"),
     "a debit on a frozen account": ([setting(DAY), FREEZE, payment("t", -101)], "ACCOUNT_FROZEN"),
     "a debit after a forced one": ([setting(DAY), payment("t-1", -100, forced=True), payment("t", -100)], None),
