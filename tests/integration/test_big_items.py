@@ -11,18 +11,16 @@ from conditional_writes import Deadline, Item, Observed, Plan, Put, absent, dyna
 from conditional_writes.core import steps
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.unconditional import found_by_table
-from tests.support.big_profiles import FILLINGS, LATE, NEW, TIMEOUT_SECONDS, Batch, Refusals, item, serving
+from tests.support.big_profiles import FILLINGS, LATE, NEW, Batch, Refusals, item, serving
 from tests.support.bodies import payment
 from tests.support.ledger import Ledger
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import create_profiles_table
-from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
 
 LAMBDA_MEGABYTES = 512
 LAMBDA_CPUS = 512 / 1769
 """https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html: at 1,769 MB a function has one vCPU."""
-WORK_SECONDS = TIMEOUT_SECONDS - RESERVED_SECONDS - SETTLING_SECONDS
 PROFILES = 40
 
 
@@ -52,18 +50,16 @@ def test_late_messages_of_40_big_profiles_are_done_in_512_mb(say: Say) -> None:
     assert batch.returned == 0
     assert len(refusals.requests) == 2 * PROFILES
     assert batch.megabytes < LAMBDA_MEGABYTES / 2
-    assert batch.cpu_seconds < WORK_SECONDS * LAMBDA_CPUS
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("as_of", [LATE, NEW])
 @pytest.mark.parametrize("filling", FILLINGS)
 def test_messages_of_40_big_profiles_take_512_mb_whatever_fills_them(filling: str, as_of: str, say: Say) -> None:
-    """Sets, which no message writes, may take more time than one delivery has."""
     batch, _ = run_batch(filling, as_of)
     say(said(batch))
     assert batch.megabytes < LAMBDA_MEGABYTES
-    assert filling == "sets" or (batch.returned == 0 and batch.cpu_seconds < WORK_SECONDS * LAMBDA_CPUS)
+    assert batch.returned == 0
 
 
 @pytest.mark.parametrize("number_of_writes", [1, 2])

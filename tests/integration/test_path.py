@@ -36,10 +36,10 @@ def test_a_posted_transaction_goes_through_few_modules_and_calls_and_as_the_docs
 
 @pytest.mark.parametrize(("what", "most"), [("account", (15, 43, 12)), ("night", (22, 90, 22))])
 def test_an_account_is_checked_from_its_checkpoint_in_few_modules_and_calls(
-    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, what: str, most: tuple[int, int, int]
+    aws: Endpoint, monkeypatch: pytest.MonkeyPatch, what: str, most: tuple[int, int, int]
 ) -> None:
     """With a new entry. An account: from its item to its saved checkpoint. A night: the invocation, with its lock."""
-    ledger = Reconciled(aws, dynamodb, monkeypatch)
+    ledger = Reconciled(aws, aws, monkeypatch)
     ledger.post(bodies.opening("a"))
     night = ledger.quiet_night()
     ledger.run(night)

