@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +20,7 @@ from ledger.core.journal import EntryId
 from ledger.core.totals import CHARACTERS, HashTree, hash_of, hash_of_values
 from ledger.published_roots import PublishedRoots
 from tests.checkers import seals
-from tests.support.bodies import payment
+from tests.support.bodies import opening, payment
 from tests.support.planted import BOOKS, HELD_BOOKS, make_anew, publish_anew
 from tests.support.reconciling import Reconciled, event, filled, mismatches
 from tools import check_proof
@@ -106,6 +107,38 @@ def test_a_changed_byte_is_found_at_each_of_200_places(ledger: Reconciled, tmp_p
     assert check(proof, root[::-1], tmp_path) == (1, f"not proven: the root would be {root}\n")
     assert check(b"{}\n", root, tmp_path) == (1, "not proven: \"'entry'\"\n")
     assert check(b"[" * 9_000, root, tmp_path)[0] == 1
+
+
+def swap(ledger: Reconciled) -> None:
+    versions = {name: ledger.entry(name, "bob")["account_version"] for name in ("t-6", "t-7")}
+    ledger.change_entry("t-6", "bob", account_version=versions["t-7"])
+    ledger.change_entry("t-7", "bob", account_version=versions["t-6"])
+
+
+BROKEN: dict[str, tuple[Callable[[Reconciled], Any], str]] = {
+    "an entry changed": (lambda ledger: ledger.change_entry("t-7", "bob", amount=Decimal(121)), "t-7"),
+    "an entry removed": (lambda ledger: ledger.delete_entry("t-7", "bob"), "t-12"),
+    "two entries swapped": (swap, "t-12"),
+    "an entry of another account copied here": (
+        lambda ledger: ledger.put(ledger.tables.journal, ledger.entry("t-4") | {"account_id": "bob"}),
+        "t-12",
+    ),
+    "an entry without its version": (lambda ledger: ledger.change_entry("t-7", "bob", account_version=None), "t-12"),
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN)
+def test_a_proof_is_refused_after_damage(ledger: Reconciled, damage: str) -> None:
+    plant, transaction_id = BROKEN[damage]
+    plant(ledger)
+    with pytest.raises(Failure, match="the account's "):
+        prove(ledger, transaction_id, "bob")
+
+
+def test_an_account_that_was_opened_after_the_run_has_no_proof(ledger: Reconciled) -> None:
+    ledger.post(opening("new", transaction_id="open-new"))
+    with pytest.raises(Failure, match="no account 'new': it was opened later, or wasn't sound"):
+        prove(ledger, "open-new", "new")
 
 
 def test_a_root_follows_from_the_accounts_alone_in_any_pages(ledger: Reconciled, night: int) -> None:

@@ -337,6 +337,31 @@ def test_a_pool_has_no_limit_that_sql_could_not_add(tmp_path: Path, monkeypatch:
     assert (row["accounts"], row["below_limit"]) == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ("table", "changes"),
+    [
+        ("Accounts", {"version": {"N": "1E+125"}}),
+        ("Accounts", {"decimal_places": {"N": "1E+20"}}),
+        ("Journal", {"account_version": {"N": "9" * 38}}),
+        ("Journal", {"request": {"M": {"transaction_id": {"S": "t"}, "metadata": {"S": "text"}}}}),
+    ],
+)
+def test_a_damaged_item_is_counted_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(exporting, "SEGMENTS", SEGMENTS)
+    books = post_messages(Books({}, {}), [opening(0)])
+    items = items_of(books, list(books.entries))
+
+    def damaged(name: str, segment: int) -> Iterator[bytes]:
+        return (
+            json.dumps(json.loads(item) | (changes if name == table else {})).encode() for item in items(name, segment)
+        )
+
+    manifest = export_to(tmp_path, State("a stack", UNTIL), damaged)
+    assert (manifest["unreadable"], manifest["rows"]["accounts"] + manifest["rows"]["journal"]) == (1, 1)
+
+
 @pytest.mark.parametrize("content", ["junk", "[]", "{}", '{"inexact": 0, "rows": {"accounts": 1}}'])
 def test_another_programs_manifest_or_state_is_no_export(tmp_path: Path, content: str) -> None:
     (tmp_path / "manifest.json").write_text(content)

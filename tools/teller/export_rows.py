@@ -7,7 +7,7 @@ or nothing if the amount doesn't fit exactly.
 """
 
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,8 @@ from ledger.core.values import format_decimal
 
 DECIMAL_PLACES = 10
 WHOLE_DIGITS = 38 - DECIMAL_PLACES
+LARGEST_COUNT = 2**63 - 1
+"""Of SQL's BIGINT."""
 
 _AMOUNT, _TEXT, _COUNT = "DECIMAL", "VARCHAR", "BIGINT"
 COLUMNS: dict[str, dict[str, str]] = {
@@ -79,6 +81,8 @@ def account_rows(item: bytes) -> Rows:
     is none.
     """
     account = account_from_item(read_body(item))
+    if max(account.version, account.decimal_places or 0) > LARGEST_COUNT:
+        raise ValueError(f"version, decimal_places: expected at most {LARGEST_COUNT}")
     row = {
         "account_id": account.account_id,
         "currency": account.currency,
@@ -107,7 +111,7 @@ class _Number(msgspec.Struct, gc=False):
 
 
 class _Whole(msgspec.Struct, gc=False):
-    N: int
+    N: Annotated[int, msgspec.Meta(le=LARGEST_COUNT)]
 
 
 class _Map(msgspec.Struct, gc=False):
@@ -189,6 +193,8 @@ def entry_rows(item: bytes) -> Rows:
     )
     rows: list[tuple[str, Row]] = [("journal", row)]
     if metadata := named("metadata"):
+        if not isinstance(metadata, dict):
+            raise TypeError(f"metadata: expected a map, got {type(metadata).__name__}")
         rows += [("metadata", _MetadataRow(day, account_id, version, *item)) for item in metadata.items()]
     return Rows(rows, entry.currency.S, Decimal(0) if kind == HISTORIC else entry.amount.N)
 

@@ -80,11 +80,12 @@ def prove(
 def proof_of(operator: Operator, entry_id: EntryId) -> tuple[Night, str]:
     """The newest night, and the entry's proof by its root. Raises NotFound and Failure."""
     night = _night(operator, entry_id.account_id)
-    items = sorted(_items(operator, entry_id.account_id), key=lambda item: item["account_version"])
+    items = list(_items(operator, entry_id.account_id))
     found = next((item for item in items if item["transaction_id"] == entry_id.transaction_id), None)
     if found is None:
         raise NotFound(f"the account {entry_id.account_id!r} has no entry of the transaction")
     try:
+        items.sort(key=lambda item: item["account_version"])
         entry = entry_from_item(found)
         number, form = entry.outcome.account_version, canonical_form(entry)
         if number > night.version:
@@ -144,7 +145,10 @@ def _night(operator: Operator, account_id: str) -> Night:
             f"has changed it, which the next run reports. {AGAIN}"
         )
     if place is None:
-        raise NotFound(f"the account {account_id!r} wasn't sound in the run for {root.scheduled_time}. {AGAIN}")
+        raise NotFound(
+            f"the run for {root.scheduled_time} has no account {account_id!r}: it was opened later, or wasn't sound. "
+            f"{AGAIN}"
+        )
     return Night(root, range_place, accounts, place, version)
 
 
