@@ -76,8 +76,10 @@ def check_fields(prefix: str, decoded: Any) -> None:
             raise InvalidMessage(f"{prefix}{name}: expected a time between the years 1 and 9999 in UTC") from None
 
 
+_TIME = 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"'
 _EXPECTATIONS = {
-    "Invalid RFC3339 encoded datetime": 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"',
+    "Invalid RFC3339 encoded datetime": _TIME,
+    "Expected `datetime` with a timezone component": _TIME,
 }
 
 
