@@ -73,6 +73,7 @@ def _wrong_outcome(detail: Mapping[str, Any]) -> list[str]:
     others = detail.get("reversal", {}).get("other_account_ids", [])
     if set(others) & set(accounts):  # so the entry is on an account that the request doesn't name
         accounts = [detail["account_id"]] if detail["account_id"] not in others else ["another one"]
+    accounts += [f"teller:shard:{number}:{pool}" for pool, number in detail.get("shards", {}).items()]
     expected = {
         "id": [f"{detail['account_id']}#{detail['account_version']}"],
         "account_id": accounts,

@@ -135,6 +135,16 @@ def test_a_proof_is_refused_after_damage(ledger: Reconciled, damage: str) -> Non
         prove(ledger, transaction_id, "bob")
 
 
+def test_an_entry_of_a_pool_is_proven_by_its_shard(ledger: Reconciled) -> None:
+    ledger.post(opening("fees", shards=4), payment("fee", 7, "fees"))
+    ledger.run(ledger.quiet_night())
+    [shard] = [name for name in ledger.by_account(ledger.tables.accounts) if name.endswith(":fees")]
+    entry = json.loads(prove(ledger, "fee", shard))["entry"]
+    assert (entry["account_id"], entry["amount"], entry["shards"]) == (shard, "7", {"fees": int(shard.split(":")[2])})
+    with pytest.raises(Failure, match="for a pool, name its shard"):
+        prove(ledger, "fee", "fees")
+
+
 def test_an_account_that_was_opened_after_the_run_has_no_proof(ledger: Reconciled) -> None:
     ledger.post(opening("new", transaction_id="open-new"))
     with pytest.raises(Failure, match="no account 'new': it was opened later, or wasn't sound"):

@@ -19,7 +19,7 @@ from conditional_writes import DeadlinePassed
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from ledger import republishing, table_reading
 from ledger.republishing import NO_ENTRY, NOT_FOUND, NotPublished
-from tests.support.bodies import Body, opening, openings, payment
+from tests.support.bodies import Body, opening, openings, payment, transfer
 from tests.support.histories import (
     HOUR,
     INDEXES,
@@ -177,6 +177,18 @@ def test_the_accounts_that_are_left_at_the_deadline_are_those_after_the_last_tha
         assert not rest.keys() & published.keys()
         published |= rest
     assert published.keys() == set().union(*(ids(name, 1, 2) for name in names))
+
+
+def test_a_pool_has_its_own_entries_and_each_shard_its(bank: Republished) -> None:
+    bank.post(
+        opening("pool", shards=4), opening(limit=-5), transfer("t-1", 5, "alice", "pool"), payment("t-2", 7, "pool")
+    )
+    published = bank.publish()
+    shards = {detail["account_id"] for _, detail in published.values()} - {"alice", "pool"}
+    assert bank.republish(account_id="pool") == done(1)
+    of_shards = [bank.republish(account_id=name)["published"] for name in shards]
+    assert (sum(of_shards), bank.republish(account_id="alice")) == (2, done(2))
+    assert bank.events() == published
 
 
 def test_without_time_for_anything_the_invocation_fails(bank: Republished) -> None:

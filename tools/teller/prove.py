@@ -83,7 +83,10 @@ def proof_of(operator: Operator, entry_id: EntryId) -> tuple[Night, str]:
     items = list(_items(operator, entry_id.account_id))
     found = next((item for item in items if item["transaction_id"] == entry_id.transaction_id), None)
     if found is None:
-        raise NotFound(f"the account {entry_id.account_id!r} has no entry of the transaction")
+        raise NotFound(
+            f"the account {entry_id.account_id!r} has no entry of the transaction. If the message names another "
+            "account first, name that one by --home; for a pool, name its shard"
+        )
     try:
         items.sort(key=lambda item: item["account_version"])
         entry = entry_from_item(found)
