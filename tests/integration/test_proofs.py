@@ -230,6 +230,25 @@ def test_what_no_seal_shows_the_next_night_finds_and_no_proof_is_made(
         assert said.endswith(f"; other ranges: {hash_of('bob')[0]!r} has {of_bob}"), said
 
 
+@pytest.mark.parametrize("changes", [{"root": None}, {"scheduled_time": 4}, {"ranges": "text"}], ids=str)
+def test_a_record_of_the_last_root_that_can_not_be_read_ends_no_run(
+    ledger: Reconciled, night: int, changes: dict[str, Any]
+) -> None:
+    ledger.change(ledger.locks_table, {"lock_key": RECORD}, **changes)
+    with pytest.raises(Failure, match="the record of the last root can't be read"):
+        prove(ledger, "t-12", "bob")
+    report = ledger.run(night)
+    assert (report["root_before"], mismatches(report)) == ("changed", "table Checkpoints: wrong root")
+    assert report["first_mismatches"][0].endswith(", the record of the last one can't be read")
+    assert ledger.run(night + 1)["root_before"] == "confirmed"
+
+
+def test_no_proof_is_made_by_a_checkpoint_without_a_version(ledger: Reconciled) -> None:
+    ledger.change_checkpoint("bob", version=None)
+    with pytest.raises(Failure, match="the table Checkpoints isn't as"):
+        prove(ledger, "t-12", "bob")
+
+
 # --- roots in a bucket ------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -134,14 +134,16 @@ def _night(operator: Operator, account_id: str) -> Night:
     root = roots.newest()
     if root is None or root.is_pending:
         raise Failure(f"there is no root: no run of reconcile_accounts is finished, or one is at work. {AGAIN}")
+    if not root.scheduled_time:
+        raise Failure(f"the record of the last root can't be read, which the next run reports. {AGAIN}")
     account_hash = hash_of(account_id)
-    accounts, place, version = list[str](), None, 0
+    accounts, place, checkpoint = list[str](), None, dict[str, Any]()
     for item in roots.of_range(account_hash[0]):
         if item["account_hash"] == account_hash:
-            place, version = len(accounts), int(item["version"])
+            place, checkpoint = len(accounts), item
         accounts.append(leaf_of(item))
     range_place = CHARACTERS.index(account_hash[0])
-    is_published = root.ranges[range_place] == range_hash(HashTree().with_leaves(accounts))
+    is_published = root.ranges[range_place : range_place + 1] == [range_hash(HashTree().with_leaves(accounts))]
     if not is_published or Root.of(root.scheduled_time, root.ranges) != root:
         raise Failure(
             f"the table Checkpoints isn't as the run for {root.scheduled_time} left it: a run is at work, or somebody "
@@ -152,7 +154,7 @@ def _night(operator: Operator, account_id: str) -> Night:
             f"the run for {root.scheduled_time} has no account {account_id!r}: it was opened later, or wasn't sound. "
             f"{AGAIN}"
         )
-    return Night(root, range_place, accounts, place, version)
+    return Night(root, range_place, accounts, place, int(checkpoint["version"]))
 
 
 def _items(operator: Operator, account_id: str) -> Iterator[Item]:

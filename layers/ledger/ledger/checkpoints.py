@@ -171,6 +171,15 @@ class Root(NamedTuple):
     def of(cls, scheduled_time: str, ranges: Sequence[str]) -> "Root":
         return cls(scheduled_time, hash_of_values(scheduled_time, HashTree().with_leaves(ranges).top), ranges)
 
+    @classmethod
+    def read(cls, fields: Any) -> "Root":
+        """From the record or the object of a root. One that can't be read is no run's."""
+        try:
+            texts = attribute(fields, "scheduled_time", str), attribute(fields, "root", str)
+            return cls(*texts, list(map(str, attribute(fields, "ranges", list))))
+        except (KeyError, TypeError):
+            return cls("", "unreadable")
+
 
 class Roots(NamedTuple):
     """The tables that have the checkpoints and the newest root's record, and the client that reads them."""
@@ -212,13 +221,15 @@ class Roots(NamedTuple):
     def newest(self) -> Root | None:
         """The root that was recorded last: pending, if a run has begun since then. None before the first one."""
         item = read_one(self.client, key(self.locks_table, lock_key=RECORD), Deadline.after(RECORD_SECONDS))
-        return Root(item["scheduled_time"], item["root"], item["ranges"]) if item else None
+        return Root.read(item) if item else None
 
     def record(self, root: Root) -> Put:
         return Put(key(self.locks_table, lock_key=RECORD), root._asdict() | {"ranges": list(root.ranges)})
 
     def difference(self, found: Root, published: Root) -> str:
         """A sentence: which ranges aren't as they were published, and which accounts they have now."""
+        if not published.scheduled_time:
+            return f"it is {found.root}, the record of the last one can't be read"
         sentence = f"it is {found.root}, the run for {published.scheduled_time} left {published.root}"
         pairs = zip(CHARACTERS, found.ranges, published.ranges, strict=False)
         wrong = [name for name, now, before in pairs if now != before]

@@ -48,11 +48,9 @@ class PublishedRoots(NamedTuple):
         return {version["Key"]: version for page in pages for version in page.get("Versions", [])}
 
     def _root(self, version: Any) -> Root:
-        """One that can't be read is no run's."""
         of = {"Key": version["Key"], "VersionId": version["VersionId"]}
         body = self.client.get_object(Bucket=self.bucket, **of)["Body"].read()
         try:
-            fields = json.loads(body)
-            return Root(str(fields["scheduled_time"]), str(fields["root"]), list(map(str, fields["ranges"])))
-        except (KeyError, TypeError, ValueError):
-            return Root("", "unreadable")
+            return Root.read(json.loads(body))
+        except ValueError:
+            return Root.read({})
