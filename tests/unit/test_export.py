@@ -387,6 +387,21 @@ def test_a_banks_file_of_other_columns_is_refused(exported: Exported, tmp_path: 
         answer_of("reconciliation", exported.directory, ALL | {"account_id": "b"}, bank)
 
 
+def refused(exported: Exported, bank: Path | None) -> str:
+    with pytest.raises(WrongUse) as raised:
+        answer_of("reconciliation", exported.directory, ALL | {"account_id": "b"}, bank)
+    return raised.value.reason
+
+
+def test_a_row_of_a_banks_file_without_an_amount_is_refused_with_a_sentence(exported: Exported, tmp_path: Path) -> None:
+    bank = tmp_path / "bank.csv"
+    bank.write_text("reference,amount\nt-unknown,\nt-1,5\n,5\n")
+    assert refused(exported, bank) == f"{bank}: rows without a reference or an amount: 2"
+    bank.write_text("reference,amount\nt-1,five\n")
+    assert "\n" not in refused(exported, bank)
+    assert refused(exported, None) == "reconciliation: expected --bank FILE"
+
+
 @pytest.mark.parametrize("text", ["day", "day=", "day=2026-2-1", "from=01.02.2026", "to=20260201", "day=2026-02-30"])
 def test_a_day_of_another_form_would_be_another_day(text: str) -> None:
     with pytest.raises(WrongUse, match=f"--set {text}: expected"):

@@ -343,26 +343,37 @@ def answer_of(name: str, directory: Path, given: dict[str, str], bank: Path | No
             " them exactly: use the texts beside them"
         )
     duckdb = _duckdb()
-    with duckdb.connect() as database:
+    with duckdb.connect(config={"python_enable_replacements": False}) as database:
         try:
             for table_name, number in rows.items():
                 database.execute(f"CREATE VIEW {table_name} AS {_rows_of(directory, table_name, number)}")
         except duckdb.Error as error:
             raise Failure(f"{directory} has no whole export: {_first_line(error)}") from None
         if bank:
-            file = f"read_csv('{_quoted(bank)}', header = true, all_varchar = true)"
-            try:
-                database.execute(f"CREATE VIEW bank AS SELECT reference, amount FROM {file}")
-            except duckdb.Error as error:
-                raise WrongUse(
-                    f"{bank}: expected a CSV file with the columns reference and amount: {_first_line(error)}"
-                ) from None
+            _add_bank(database, bank)
         try:
             database.execute((QUERIES / f"{name}.sql").read_text(), given)
             columns = [each[0] for each in database.description]
             return [dict(zip(columns, row, strict=True)) for row in database.fetchall()]
+        except duckdb.CatalogException as error:
+            raise WrongUse(f"{name}: {_first_line(error)}" if bank else f"{name}: expected --bank FILE") from None
         except duckdb.Error as error:
-            raise WrongUse(f"{name}: {error}") from None
+            raise WrongUse(f"{name}: {_first_line(error)}") from None
+
+
+def _add_bank(database: Any, bank: Path) -> None:
+    """Makes the table `bank` of the file. Raises WrongUse."""
+    file = f"read_csv('{_quoted(bank)}', header = true, all_varchar = true)"
+    try:
+        database.execute(f"CREATE VIEW bank AS SELECT reference, amount FROM {file}")
+        database.execute("SELECT count(*) FROM bank WHERE reference IS NULL OR amount IS NULL")
+        [incomplete] = database.fetchone()
+    except _duckdb().Error as error:
+        raise WrongUse(
+            f"{bank}: expected a CSV file with the columns reference and amount: {_first_line(error)}"
+        ) from None
+    if incomplete:
+        raise WrongUse(f"{bank}: rows without a reference or an amount: {incomplete:,}")
 
 
 def _first_line(error: Exception) -> str:

@@ -151,8 +151,8 @@ def _night(operator: Operator, account_id: str) -> Night:
         )
     if place is None:
         raise NotFound(
-            f"the run for {root.scheduled_time} has no account {account_id!r}: it was opened later, or wasn't sound. "
-            f"{AGAIN}"
+            f"the run for {root.scheduled_time} has no account {account_id!r}: it was opened later, was skipped, or "
+            f"wasn't sound. {AGAIN}"
         )
     return Night(root, range_place, accounts, place, int(checkpoint["version"]))
 
