@@ -84,6 +84,7 @@ WRONG = {
     "a quote within": ('"acc"-1,EUR,1,,r,2026-11-19T23:00:00Z,,\n', "line 2: ',' expected after '\"'"),
     "a cell of a megabyte": ("x" * 1_000_000, "line 2: expected at most 131,072 bytes"),
     "another encoding": (ROW.encode() + "é".encode("latin-1"), "line 2: expected UTF-8, got the byte 0xe9"),
+    "a carriage return alone": (f"{ROW}\r{OTHER}", "line 2: expected lines that end with a line feed"),
     "NUL": (ROW.replace("acc-1", "\0"), "line 2: account_id: U+0000 at character 1"),
     "cut off in its last row": (f"{ROW}\n{OTHER[:9]}", "line 3: expected a line break at its end"),
 }

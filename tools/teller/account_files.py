@@ -118,7 +118,7 @@ def _rows(file: BinaryIO, start: int, is_csv: bool, progress: Callable[[bytes], 
     try:
         yield from _csv_rows(lines, header, start) if is_csv else _json_rows(lines)
     except (NotReadable, csv.Error) as error:
-        raise NotReadable(f"line {lines.number:,}: {error}") from None
+        raise NotReadable(f"line {lines.number:,}: {why_unreadable(error)}") from None
 
 
 def messages_from(file: BinaryIO, start: int, *, is_csv: bool, from_account_id: str = "") -> Iterator[FileMessage]:
@@ -162,7 +162,7 @@ def _header(file: BinaryIO) -> list[str]:
     try:
         names = next(csv.reader(iter(_Lines(file, 0, lambda _: None)), strict=True), [])
     except (NotReadable, csv.Error) as error:
-        raise NotReadable(f"line 1: {error}") from None
+        raise NotReadable(f"line 1: {why_unreadable(error)}") from None
     wrong = [name for name in names if name not in COLUMNS or names.count(name) > 1]
     missing = [name for name, required in COLUMNS.items() if required and name not in names]
     if wrong:
@@ -170,6 +170,13 @@ def _header(file: BinaryIO) -> list[str]:
     if missing:
         raise NotReadable(f"line 1: expected a header with the columns {', '.join(missing)}, too")
     return names
+
+
+def why_unreadable(error: NotReadable | csv.Error) -> str:
+    """Python's reader of CSV asks programmers about a carriage return alone."""
+    if str(error).startswith("new-line character"):
+        return "expected lines that end with a line feed, got a carriage return outside of quotes"
+    return str(error)
 
 
 def _body_of(header: list[str], cells: list[str]) -> str:

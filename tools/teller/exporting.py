@@ -5,6 +5,7 @@ neither is held in memory. DuckDB is imported by these two subcommands alone.
 """
 
 import functools
+import glob
 import hashlib
 import json
 from collections import Counter, defaultdict
@@ -384,7 +385,8 @@ def _rows_of(directory: Path, table_name: str, number: int) -> str:
     types = types_of(table_name)
     if not number:
         return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in types.items())} WHERE false"
-    return f"SELECT * FROM read_parquet('{_quoted(directory / table_name)}/*.parquet')"
+    folder = Path(glob.escape(str(directory)), table_name)
+    return f"SELECT * FROM read_parquet('{_quoted(folder)}/*.parquet')"
 
 
 def _quoted(path: Path) -> str:
