@@ -14,7 +14,7 @@ from tests.support.faults import Killed
 from tests.support.strategies import any_message, profile_updates
 from tools.teller import send as sending
 from tools.teller.failures import Failure
-from tools.teller.message_files import checked, queue_of
+from tools.teller.message_files import checked, messages_from, queue_of
 from tools.teller.message_queues import MessageQueue
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
 from tools.teller.send import send_from
@@ -44,8 +44,11 @@ def test_a_type_is_read_as_json(kind: str, queue: str) -> None:
 
 
 def test_a_file_of_good_lines_is_counted_by_queue(tmp_path: Path) -> None:
-    found = checked(written(tmp_path, GOOD, "", UPDATE, f"  {GOOD} \r", ERASURE, ""))
+    path = written(tmp_path, f"\ufeff{GOOD}", "", UPDATE, f"  {GOOD} \r", ERASURE, "")
+    found = checked(path)
     assert (found.messages, found.wrong) == ({TRANSACTIONS: 2, PROFILES: 2}, 0)
+    with path.open("rb") as file:
+        assert [message.body for message in messages_from(file, 0)] == [GOOD, UPDATE, GOOD, ERASURE]
     assert found.bytes == (tmp_path / "messages.jsonl").stat().st_size
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -125,10 +126,15 @@ def _rest_of(file: BinaryIO, line: bytes) -> Iterator[bytes]:
         yield line
 
 
+def _body_of(line: bytes) -> bytes:
+    """Without the mark of UTF-8 that some programs begin a file with."""
+    return line.removeprefix(BOM_UTF8).strip()
+
+
 def _check_line(line: bytes, found: Checked) -> None:
     if _is_cut(line):
         raise InvalidMessage(f"expected at most {MAXIMUM_BODY_BYTES:,} bytes, got more than {len(line):,}")
-    body = line.strip()
+    body = _body_of(line)
     if not body:
         return
     queue = queue_of(body)
@@ -144,5 +150,5 @@ def messages_from(file: BinaryIO, start: int) -> Iterator[FileMessage]:
     file.seek(start)
     for line in file:
         start += len(line)
-        if body := line.strip():
+        if body := _body_of(line):
             yield FileMessage(queue_of(body), body.decode(), start)
