@@ -373,6 +373,7 @@ def test_a_removal_is_remembered_for_its_time(profiles: Profiles, today: list[da
     today[0] = START + MONTH
     profiles.upsert(MapEntry(("devices", "one more"), REMOVED, today[0]), forget_after=MONTH)
     profiles.upsert(*(MapEntry(("devices", name), 1, at(-1)) for name in names), forget_after=MONTH)
+    profiles.upsert(MapEntry(("devices", "kept"), 3, at(1)), forget_after=timedelta(0))
     assert profiles.maps()["devices"].keys() == {"kept"}
 
 

@@ -214,6 +214,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: once(items=lambda _: None)(pay)({}), "pay: `items` returned None, expected a list of keys"),
     (lambda: once(items=[]), r"items: \[\], expected a function of the request"),
     (lambda: once(key="payment_id"), "key: 'payment_id', expected a function of the request"),
+    (lambda: once(payload="amount"), "payload: 'amount', expected a function of the request"),
     (lambda: exactly_once("Records", key=str), r"'Records', expected Records\(client, table\)"),  # type: ignore[call-overload]
     (lambda: once(expires_after=timedelta(0))(pay), "expires_after: 0:00:00, expected a timedelta of a second or more"),
     (lambda: once(expires_after=30)(pay), "expires_after: 30, expected a timedelta of a second or more"),
