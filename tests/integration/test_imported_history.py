@@ -55,7 +55,7 @@ def made(directory: Path, accounts: str = ACCOUNTS, history: str | bytes = HISTO
 
 
 def items_of(directory: Path) -> Iterator[dict[str, Any]]:
-    """What is in the files for DynamoDB."""
+    """The items in the files for DynamoDB."""
     for path in (directory / "made" / "journal").iterdir():
         yield from (json.loads(line)["Item"] for line in gzip.decompress(path.read_bytes()).splitlines())
 

@@ -1,4 +1,4 @@
-"""What only AWS refuses of a restore: the local AWS has each table at once."""
+"""Refusals of AWS alone in a restore: the local AWS has each table at once."""
 
 import time
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from conditional_writes.core.items import Item, copied
-from conditional_writes.core.loop import Observed, Plan, Written, checked, write
+from conditional_writes.core.loop import Observed, Plan, Written, write
 from conditional_writes.core.own_attributes import VERSION_ID, is_own
 from conditional_writes.core.requests import Expected, Write
 from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
@@ -94,12 +94,10 @@ def write_together(
 def write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Steps[Written[None]]:
     """As `write`, but raises Conflict instead of planning again."""
 
-    together = checked(Plan(None, writes, once=True))
-
     def plan(observed: Observed) -> Plan[None]:
-        for refused in together.writes:
+        for refused in writes if observed else ():  # the loop has checked them by then
             if refused.key in observed:
                 raise Conflict(refused, observed[refused.key])
-        return together
+        return Plan(None, writes, once=True)
 
     return steps(write)(client, plan, {}, deadline)

@@ -155,7 +155,7 @@ class _Runner[World]:
         with (
             _ScheduledEngine(self.clock) as engine,
             mock.patch("os.urandom", chance.randbytes),
-            # What earlier orders have learned would decide the number of an upsert's requests.
+            # Depths that earlier orders have learned would decide the number of an upsert's requests.
             mock.patch("conditional_writes.upserts.plan.recent_depths._depths", OrderedDict()),
         ):
             chance.seed("setup")
