@@ -31,7 +31,7 @@ from ledger.core.rules import RULES, Status
 from ledger.core.transaction_types import HISTORIC
 from ledger.core.transaction_types.historic_transaction import HistoricTransaction
 from ledger.core.transaction_types.import_account import History
-from ledger.core.values import EXACT, format_decimal, is_json_number, normalized
+from ledger.core.values import EXACT, JSON_NUMBER, format_decimal, normalized
 from tools.teller.account_files import NotReadable, is_csv, message_of, rows
 from tools.teller.failures import Failure
 from tools.teller.message_files import MOST_SENTENCES
@@ -371,7 +371,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 def _is_spelling_of(number: Decimal, text: str) -> bool:
     try:
-        return is_json_number(text) and Decimal(text) == number
+        return bool(JSON_NUMBER.fullmatch(text)) and Decimal(text) == number
     except InvalidOperation:
         return False  # its exponent is beyond any number's
 
@@ -380,7 +380,7 @@ def _message_of(row: HistoricRow, currency: str) -> HistoricTransaction:
     check_id("transaction_id", row.transaction_id)
     if row.transaction_id.startswith(TELLERS_OWN):
         raise InvalidMessage(f"transaction_id: only Teller's own begin with {TELLERS_OWN}")
-    if not is_json_number(row.amount):
+    if not JSON_NUMBER.fullmatch(row.amount):
         raise InvalidMessage(f'amount: expected a decimal number, such as "12.50", got {row.amount!r}')
     fields: dict[str, Any] = {
         "transaction_id": row.transaction_id,

@@ -20,7 +20,7 @@ from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.rules import Status
 from ledger.core.transaction_types.import_account import ImportAccount
-from ledger.core.values import WIDE, format_decimal, is_json_number
+from ledger.core.values import JSON_NUMBER, WIDE, format_decimal
 from ledger.tables import LedgerTables
 from tools.teller.account_files import (
     CheckedAccounts,
@@ -157,7 +157,7 @@ def _totals(text: str) -> dict[str, Decimal]:
     totals = {}
     for each in text.split(","):
         currency, _, number = each.strip().partition("=")
-        if not re.fullmatch("[A-Z]{3}", currency) or not is_json_number(number) or currency in totals:
+        if not re.fullmatch("[A-Z]{3}", currency) or not JSON_NUMBER.fullmatch(number) or currency in totals:
             raise WrongUse(f"--totals: expected each currency once, as in EUR=12.50,USD=-3, got {each.strip()!r}")
         try:
             totals[currency] = Decimal(number)

@@ -95,7 +95,7 @@ class Letter:
         It may have an attribute of this name by its producer, with any text.
         """
         if self.moved_by_sqs:
-            return Origin(Sending(self.sent_by, self.message_id, self.sent_at), request_id="")
+            return Origin(Sending.of(self.sent_by, self.message_id, self.sent_at), request_id="")
         return Origin.from_text(self.attributes.get(ORIGIN))
 
     def as_json(self) -> dict[str, Any]:

@@ -122,15 +122,15 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
             return body
     except InvalidMessage:
         return body
-    sent_at = letter.origin.first_sending.sent_at if letter.origin else letter.sent_at
+    sent_at = letter.origin.first_sending.sent_at if letter.origin else letter.sent_at.isoformat()
     fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     if fields.pop("as_of", None):  # it is null, and a body may not have a name twice
         body = msgspec.json.encode(fields).decode()
-    with_it = f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at.isoformat()}"}}'
+    with_it = f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at}"}}'
     if len(with_it.encode()) > MAXIMUM_BODY_BYTES:
         raise Stays(
             f"its body has no as_of, and with one it would have more than {MAXIMUM_BODY_BYTES:,} bytes: divide it with "
-            f'"as_of": "{sent_at.isoformat()}" in each part, send the parts, and drop the letter'
+            f'"as_of": "{sent_at}" in each part, send the parts, and drop the letter'
         )
     return with_it
 

@@ -297,7 +297,7 @@ class Fold(Struct):
 
 def _sender_of(message: QueuedTransaction) -> Sender:
     first = first_sending_of(message) if ORIGIN in message.attributes else None
-    return Sender(Sent(**message.sending.as_json()), Sent(**first.as_json()) if first else None)
+    return Sender(Sent(*message.sending), Sent(*first) if first else None)
 
 
 class Once[**Facts, Answer](IdempotencyHandler):

@@ -42,8 +42,8 @@ class Origin(NamedTuple):
         return cls.from_text(attributes[ORIGIN].get("stringValue")) if ORIGIN in attributes else None
 
     def as_json(self) -> dict[str, Any]:
-        first = {"first": self.first.as_json()} if self.first else {}
-        return self.sending.as_json() | {"request_id": self.request_id} | first
+        first = {"first": self.first._asdict()} if self.first else {}
+        return self.sending._asdict() | {"request_id": self.request_id} | first
 
     def as_attribute(self) -> dict[str, Any]:
         """The message attribute, as SQS takes it."""

@@ -142,11 +142,15 @@ class NotAnSqsEvent(Exception):
 
 
 class Sending(NamedTuple):
-    """The sending of a message: the principal's id as SQS reports it, the message's id, and when."""
+    """The sending of a message: the principal's id as SQS reports it, the message's id, and when, in ISO 8601."""
 
     sent_by: str
     message_id: str
-    sent_at: datetime
+    sent_at: str
+
+    @classmethod
+    def of(cls, sent_by: str, message_id: str, sent_at: datetime) -> Self:
+        return cls(sent_by, message_id, sent_at.isoformat(timespec="milliseconds"))
 
     @classmethod
     def from_json(cls, fields: Any) -> Self | None:
@@ -156,14 +160,10 @@ class Sending(NamedTuple):
                 if not (AWS_ID.fullmatch(by) and AWS_ID.fullmatch(message_id)):
                     return None
                 try:
-                    return cls(by, message_id, datetime.fromisoformat(at).astimezone(UTC))
+                    return cls.of(by, message_id, datetime.fromisoformat(at).astimezone(UTC))
                 except (ValueError, OverflowError):
                     pass
         return None
-
-    def as_json(self) -> dict[str, str]:
-        sent_at = self.sent_at.isoformat(timespec="milliseconds")
-        return {"sent_by": self.sent_by, "message_id": self.message_id, "sent_at": sent_at}
 
 
 AWS_ID = re.compile(r"[!-~]{1,256}")
@@ -204,7 +204,7 @@ class QueueMessage[Content: Loggable]:
 
     @property
     def sending(self) -> Sending:
-        return Sending(self.sent_by, self.message_id, self.sent_at)
+        return Sending.of(self.sent_by, self.message_id, self.sent_at)
 
     @property
     def goes_back(self) -> bool:

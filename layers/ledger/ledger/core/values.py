@@ -25,12 +25,8 @@ def sum_of(numbers: Iterable[Decimal]) -> Decimal:
     return functools.reduce(WIDE.add, numbers, Decimal(0))
 
 
-def is_json_number(spelling: str) -> bool:
-    """Python's Decimal reads more than JSON does: `12_50`, `.5`, and the digits of any script."""
-    return bool(_JSON_NUMBER.fullmatch(spelling))
-
-
-_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+"""A number in JSON, whole. Python's Decimal reads more: `12_50`, `.5`, and the digits of any script."""
 
 
 _SURELY_HELD = EXACT.Emin + EXACT.prec

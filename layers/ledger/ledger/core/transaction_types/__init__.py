@@ -29,7 +29,7 @@ from ledger.core.transaction_types.set_shards import SetShards
 from ledger.core.transaction_types.transaction import Transaction
 from ledger.core.transaction_types.transfer import Transfer
 from ledger.core.transaction_types.void_hold import VoidHold
-from ledger.core.values import is_json_number
+from ledger.core.values import JSON_NUMBER
 
 TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "open_account": OpenAccount,
@@ -142,5 +142,5 @@ def _by_place(elements: dict[str, Any] | Iterable[Any] | None) -> dict[Any, Any]
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:
     """Raises InvalidMessage unless it is a JSON number, or the same in a string."""
     spelling = bytes(raw).strip(b'"').decode()
-    if not is_json_number(spelling if "\\" not in spelling else msgspec.json.decode(raw)):  # 1E\u002B2, as .NET writes
+    if not JSON_NUMBER.fullmatch(spelling if "\\" not in spelling else msgspec.json.decode(raw)):  # .NET: 1E\u002B2
         raise InvalidMessage(f"{field}: {_DECIMAL}")
