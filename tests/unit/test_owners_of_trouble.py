@@ -265,6 +265,17 @@ def test_awss_own_trouble_with_one_half_costs_no_try_of_the_other() -> None:
     assert all("Throttling" in each.reason for each in became if isinstance(each, Again))
 
 
+def test_a_commit_that_ended_in_an_odd_error_leaves_its_messages_perhaps_done() -> None:
+    """Its halves are refused by DynamoDB: that says nothing of the first try."""
+    errors = iter([RuntimeError("the answer can't be read"), *[error_of("ThrottlingException", 400)] * 2])
+
+    def refuses(_: Sequence[Write]) -> None:
+        raise next(errors)
+
+    became = posted(accounts("alice"), [payment(1, transaction_id=str(n)) for n in range(2)], refuses=refuses)
+    assert kinds(became) == [PerhapsDone] * 2
+
+
 class Panic(BaseException):
     """As PyO3's PanicException. It has no text."""
 

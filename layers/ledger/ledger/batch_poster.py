@@ -30,7 +30,7 @@ from ledger.lines import Lines, Mark, Ticket
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables, Line
 from workers.batches import MAXIMUM_VALUES, Measurement
 from workers.parallel import in_parallel
-from workers.queue_messages import Again, Disposition, Done
+from workers.queue_messages import Again, Disposition, Done, PerhapsDone
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -370,16 +370,21 @@ class _Group(Struct, eq=False):
             self.batches.append(rest)
 
     def _halve(self, messages: Sequence[QueuedTransaction], error: Exception) -> None:
-        """The messages' halves are next, or a message alone is at fault for the error. Raises it if it is AWS's."""
-        if len(messages) > 1 and is_about_content(error):
+        """The messages' halves are next, or a message alone is at fault for the error. Raises it if it is AWS's.
+
+        A message that is perhaps done stays so, however a later commit of it fails.
+        """
+        disposition, is_of_aws = after_commit(error), not is_about_content(error)
+        is_last_try = is_of_aws or len(messages) == 1
+        if is_last_try or isinstance(disposition, PerhapsDone):
+            for message in messages:
+                if not isinstance(message.disposition, PerhapsDone):
+                    message.disposition = disposition
+        if is_of_aws:
+            raise error
+        if not is_last_try:
             half = len(messages) // 2
             self.batches += [messages[half:], messages[:half]]
-            return
-        disposition = after_commit(error)
-        for message in messages:
-            message.disposition = disposition
-        if not is_about_content(error):
-            raise error
 
     def _line_up_after(self, lost: Sequence[Key]) -> None:
         """Waits in one line if an account was lost for the second time, or although the group has its ticket.
