@@ -16,6 +16,8 @@ HASH = 43
 """The characters of a hash."""
 RANGES = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 """The ranges of accounts: the characters that the hashes of their ids begin with."""
+TEXTS = ("accounts", "ranges", "scheduled_time", "seal_before", "seals")
+FIELDS = dict.fromkeys(TEXTS, str) | dict.fromkeys(("index", "size", "version"), int) | {"entry": dict}
 
 
 def as_json(value: object) -> str:
@@ -23,7 +25,7 @@ def as_json(value: object) -> str:
 
 
 def hash_of(text: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(hashlib.sha256(bytes(text, "utf-8")).digest()).decode().rstrip("=")
 
 
 def top(leaf: str, index: int, size: int, siblings: str) -> str:
@@ -45,16 +47,14 @@ def root_in(text: str) -> tuple[str, dict[str, object]]:
     proof = json.loads(text)
     if as_json(proof) + "\n" != text:
         raise ValueError("it isn't as the command writes it")
+    if not isinstance(proof, dict) or {name: type(value) for name, value in proof.items()} != FIELDS:
+        raise ValueError("its fields aren't those of a proof")
     entry = proof["entry"]
     seal = hash_of(proof["seal_before"] + as_json(entry))
     seals = top(seal, entry["account_version"] - 1, proof["version"], proof["seals"])
     account = hash_of(as_json([entry["account_id"], proof["version"], seals]))
     of_range = hash_of(as_json([proof["size"], top(account, proof["index"], proof["size"], proof["accounts"])]))
-    place = RANGES.index(hash_of(entry["account_id"])[0])
-    ranges = top(of_range, place, len(RANGES), proof["ranges"])
-    names = {"accounts", "entry", "index", "ranges", "scheduled_time", "seal_before", "seals", "size", "version"}
-    if set(proof) != names:
-        raise ValueError(f"it has other names than {', '.join(sorted(names))}")
+    ranges = top(of_range, RANGES.index(hash_of(entry["account_id"])[0]), len(RANGES), proof["ranges"])
     return hash_of(as_json([proof["scheduled_time"], ranges])), entry
 
 

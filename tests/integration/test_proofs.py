@@ -105,7 +105,12 @@ def test_a_changed_byte_is_found_at_each_of_200_places(ledger: Reconciled, tmp_p
             assert check_proof.root_in(changed.decode())[0] != root
     assert check(changed, root, tmp_path)[0] == 1
     assert check(proof, root[::-1], tmp_path) == (1, f"not proven: the root would be {root}\n")
-    assert check(b"{}\n", root, tmp_path) == (1, "not proven: \"'entry'\"\n")
+    refused = (1, 'not proven: "its fields aren\'t those of a proof"\n')
+    others = {"index": False, "accounts": [], "seals": {}, "entry": [], "another": 1}
+    for other in ({}, [], *(json.loads(proof) | {name: value} for name, value in others.items())):
+        assert check(f"{check_proof.as_json(other)}\n", root, tmp_path) == refused
+    nobody = json.loads(proof) | {"entry": {"account_id": 1, "account_version": 1}, "version": 1, "seals": ""}
+    assert check(check_proof.as_json(nobody) + "\n", root, tmp_path)[1].startswith("not proven: ")
     assert check(b"[" * 9_000, root, tmp_path)[0] == 1
 
 
@@ -322,7 +327,7 @@ def test_without_a_bucket_a_root_that_was_made_anew_is_confirmed(ledger: Reconci
     assert ledger.run(night + 1)["root_before"] == "confirmed"
 
 
-@pytest.mark.parametrize("body", [None, b"{}", b"no JSON"])
+@pytest.mark.parametrize("body", [None, b"{}", b"no JSON", b"[" * 20_000], ids=range(4))
 def test_an_object_that_is_there_before_the_run_is_reported_and_stays(
     ledger: Reconciled, night: int, published: Any, body: bytes | None
 ) -> None:
@@ -335,6 +340,15 @@ def test_an_object_that_is_there_before_the_run_is_reported_and_stays(
     assert "wrong root: it is" in of_last
     assert of_this.endswith(f"the bucket has {'unreadable' if body else 'another'} for this run since before")
     assert len(published.list_object_versions(Bucket=BUCKET, Prefix=kept["Key"])["Versions"]) == 1
+
+
+@pytest.mark.parametrize("name", ["scheduled_time", "root"])
+def test_a_root_of_half_a_megabyte_ends_no_run(ledger: Reconciled, night: int, published: Any, name: str) -> None:
+    """A text of its object would be quoted in the report, of which DynamoDB takes 400 KB."""
+    root = Root("2026-03-01T02:00:00+00:00", "another")._replace(**{name: "a" * 500_000})
+    put(published, night + 1, root)
+    report = ledger.run(night + 1)
+    assert (report["root_before"], mismatches(report)) == ("changed", "table Checkpoints: wrong root")
 
 
 def test_a_run_that_was_killed_after_it_put_its_root_puts_it_once(

@@ -21,7 +21,7 @@ from conditional_writes import Deadline, Item, Put, key, read
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.unconditional import projection, read_one, read_page, write_all
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.mismatches import quoted_id
+from ledger.core.mismatches import quoted, quoted_id
 from ledger.core.totals import CHARACTERS, HashTree, Turnovers, hash_of, hash_of_values
 from ledger.core.values import attribute, version
 
@@ -173,10 +173,12 @@ class Root(NamedTuple):
 
     @classmethod
     def read(cls, fields: Any) -> "Root":
-        """From the record or the object of a root. One that can't be read is no run's."""
+        """From the record or the object of a root. One that can't be read is no run's. Texts that no run writes may be
+        shortened: the report quotes them.
+        """
         try:
-            texts = attribute(fields, "scheduled_time", str), attribute(fields, "root", str)
-            return cls(*texts, list(map(str, attribute(fields, "ranges", list))))
+            scheduled_time, root = (quoted(attribute(fields, name, str)) for name in ("scheduled_time", "root"))
+            return cls(scheduled_time, root, list(map(str, attribute(fields, "ranges", list))))
         except (KeyError, TypeError):
             return cls("", "unreadable")
 

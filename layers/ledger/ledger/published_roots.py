@@ -14,6 +14,8 @@ from conditional_writes.core.client import CONFIG
 from ledger.checkpoints import Root
 
 PREFIX = "roots/"
+MOST_BYTES = 10_000
+"""That are read of an object. A root's has some 3,100."""
 
 
 class PublishedRoots(NamedTuple):
@@ -49,8 +51,8 @@ class PublishedRoots(NamedTuple):
 
     def _root(self, version: Any) -> Root:
         of = {"Key": version["Key"], "VersionId": version["VersionId"]}
-        body = self.client.get_object(Bucket=self.bucket, **of)["Body"].read()
+        body = self.client.get_object(Bucket=self.bucket, **of)["Body"].read(MOST_BYTES)
         try:
             return Root.read(json.loads(body))
-        except ValueError:
+        except (ValueError, RecursionError):
             return Root.read({})
