@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from conditional_writes.testing.errors import invalid
+from conditional_writes.testing.expressions import Names, Parser, Path, shown
 from conditional_writes.testing.placeholders import Placeholders
-from conditional_writes.testing.tokens import Names, Parser, Path, shown
 from conditional_writes.testing.values import Item, Value, kind_of, scalar
 
 MAXIMUM_IN = 100

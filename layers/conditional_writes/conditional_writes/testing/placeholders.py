@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conditional_writes.testing.errors import Refused, invalid
-from conditional_writes.testing.tokens import Names, Path
+from conditional_writes.testing.expressions import Names, Path
 from conditional_writes.testing.values import Item, Value, check_name, checked, kind_of
 
 _NAME, _VALUE = re.compile(r"#[0-9a-zA-Z_]+"), re.compile(r":[0-9a-zA-Z_]+")

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from conditional_writes.testing.expressions import Names, Parser, Path, check_apart
 from conditional_writes.testing.placeholders import Placeholders, value_at
-from conditional_writes.testing.tokens import Names, Parser, Path, check_apart
 from conditional_writes.testing.values import Item, Value
 
 KIND = "ProjectionExpression"

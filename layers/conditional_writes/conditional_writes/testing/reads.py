@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from conditional_writes.testing import conditions, key_conditions, projections
 from conditional_writes.testing.database import Answer, Database, Request
 from conditional_writes.testing.errors import Refused, invalid, invalid_parameter
+from conditional_writes.testing.expressions import Path
 from conditional_writes.testing.placeholders import Placeholders
 from conditional_writes.testing.store import POSITIONS, Place, Store
 from conditional_writes.testing.tables import Index, Keys, Table
-from conditional_writes.testing.tokens import Path
 from conditional_writes.testing.units import Units
 from conditional_writes.testing.values import Item, item_bytes
 from conditional_writes.testing.writes import refuse_legacy

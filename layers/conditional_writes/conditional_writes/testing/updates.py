@@ -6,9 +6,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
 from conditional_writes.testing.errors import Refused, invalid
+from conditional_writes.testing.expressions import Element, Names, Parser, Path, check_apart
 from conditional_writes.testing.placeholders import Placeholders, value_at
 from conditional_writes.testing.projections import project
-from conditional_writes.testing.tokens import Element, Names, Parser, Path, check_apart
 from conditional_writes.testing.values import EXACT, SET_ORDERS, Item, Value, checked, kind_of, number_text
 
 KIND = "UpdateExpression"
