@@ -55,8 +55,17 @@ def test_a_letter_says_why_it_is_dead_and_what_it_was(queue: QueueName, attribut
     "origin",
     [
         *["", "junk", "{}", "null", "[" * 100_000, '{"message_id": "m", "sent_at": 1}'],
-        json.dumps({"message_id": "m", "sent_at": "0001-01-01T00:00:00+23:00", "request_id": "r"}),
-        json.dumps({"message_id": ["m"], "sent_at": SENT, "request_id": "r"}),
+        *(
+            json.dumps(json.loads(ORIGIN) | {field: value})
+            for field, value in {
+                "sent_by": "\u202e",
+                "message_id": "m m",
+                "sent_at": "0001-01-01T00:00:00+23:00",
+                "request_id": None,
+            }.items()
+        ),
+        json.dumps(json.loads(ORIGIN) | {"sent_at": "yesterday"}),
+        json.dumps(json.loads(ORIGIN) | {"message_id": ["m"]}),
     ],
     ids=lambda origin: origin[:20],
 )

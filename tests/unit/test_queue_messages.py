@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from tests.support.refusals import NOT_FOR_SQS
 from tools.local_aws.functions import record
 from workers.queue_messages import (
+    MAXIMUM_FRAMES,
     MAXIMUM_REASON_CHARACTERS,
+    MAXIMUM_TRACEBACK_CHARACTERS,
+    Attempt,
+    ErrorText,
     NotAnSqsEvent,
     NotAnSqsRecord,
     message_from_record,
     message_id_of,
+    messages_of,
     printable_reason,
 )
 
@@ -66,6 +71,56 @@ def test_a_record_without_what_nobody_needs_is_one(name: str) -> None:
 def test_a_record_without_an_id_cannot_be_told_from_the_others(unnamed: Any) -> None:
     with pytest.raises(NotAnSqsEvent, match=r"^Records\[3\]: expected a record of SQS's, with its messageId$"):
         message_id_of(unnamed, 3)
+
+
+@pytest.mark.parametrize("event", [None, [], "x", {}, {"Records": None}, {"Records": {"0": record("x")}}])
+def test_an_event_that_is_none_of_sqs_says_what_is_missing(event: Any) -> None:
+    with pytest.raises(NotAnSqsEvent, match=r"^Records: expected a list of SQS's records$"):
+        messages_of(event)
+
+
+@pytest.mark.parametrize(
+    ("receive_count", "attempt", "is_suspect"),
+    [
+        (2, Attempt(), False),
+        (3, Attempt(), True),
+        (3, Attempt(waits=1, waited_at=2), False),
+        (4, Attempt(waits=1, waited_at=2), True),
+        (3, Attempt(begun=1, waits=1, waited_at=2), True),
+    ],
+)
+def test_a_message_is_a_suspect_if_a_delivery_before_may_have_died_of_it(
+    receive_count: int, attempt: Attempt, is_suspect: bool
+) -> None:
+    message = message_from_record(record("x", receive_count))
+    message.attempt = attempt
+    assert message.is_suspect == is_suspect
+
+
+def one(depth: int, text: str) -> None:
+    other(depth - 1, text)
+
+
+def other(depth: int, text: str) -> None:
+    if depth <= 0:
+        raise ValueError(text)
+    one(depth, text)
+
+
+@pytest.mark.parametrize("length", [1, 20_000])
+def test_an_error_s_text_has_its_innermost_frames_and_both_its_ends(length: int) -> None:
+    with pytest.raises(ValueError, match="x") as caught:
+        one(MAXIMUM_FRAMES, "x" * length + " is the end")
+    name, text = ErrorText.of(caught.value)
+    assert name == "ValueError"
+    assert text.startswith("Traceback (most recent call last):\n")
+    assert text.endswith("x is the end")
+    if length == 1:
+        assert text.count("\n  File ") == MAXIMUM_FRAMES
+        assert "in test_an_error_s_text" not in text
+    else:
+        assert len(text) == MAXIMUM_TRACEBACK_CHARACTERS + 1
+        assert text[MAXIMUM_TRACEBACK_CHARACTERS // 2] == "…"
 
 
 def test_a_reason_has_only_characters_that_a_queue_takes_and_is_cut_before_it_fills_the_message() -> None:

@@ -1,5 +1,6 @@
 """Sending messages to a queue: all are sent, or the error says how many weren't."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
 
 
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "LONGEST_PAUSE_SECONDS", 0)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The bounds of the random pauses, which take no time."""
+    made: list[object] = []
+    monkeypatch.setattr(sending, "random", SimpleNamespace(uniform=lambda least, most: (least, most)))
+    monkeypatch.setattr(sending, "time", SimpleNamespace(sleep=made.append))
+    return made
 
 
 def messages(number: int) -> list[Message]:
@@ -29,7 +34,9 @@ def bodies(parameters: dict[str, Any]) -> list[str]:
 def test_a_message_of_a_group_is_sent_with_it_and_another_without(stubbed_sqs: Stubbed) -> None:
     send_all(stubbed_sqs.client, QUEUE, [Message("body", group_id="expire_holds"), Message("body")], plenty())
     [parameters] = stubbed_sqs.parameters
-    assert [entry.get("MessageGroupId") for entry in parameters["Entries"]] == ["expire_holds", None]
+    [grouped, alone] = parameters["Entries"]
+    assert grouped == {"Id": "0", "MessageBody": "body", "MessageGroupId": "expire_holds"}
+    assert alone == {"Id": "1", "MessageBody": "body"}
 
 
 def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs: Stubbed) -> None:
@@ -43,12 +50,13 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs
     ]
 
 
-def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubbed) -> None:
+def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubbed, pauses: list[object]) -> None:
     stubbed_sqs.takes_messages_but(1, 2)
     for _ in range(TRIES - 1):
         stubbed_sqs.takes_messages_but(0, 1)
     with pytest.raises(NotSent, match=r"^2 messages weren't sent in 3 tries: InternalError$"):
         send_all(stubbed_sqs.client, QUEUE, messages(3), plenty())
+    assert pauses == [(0, sending.LONGEST_PAUSE_SECONDS)] * (TRIES - 1)
 
 
 def test_after_the_deadline_or_without_messages_no_request_is_sent(stubbed_sqs: Stubbed) -> None:
