@@ -96,4 +96,4 @@ def _entry(index: int, message: Message) -> dict[str, Any]:
 
 def _bytes_of(entry: dict[str, Any]) -> int:
     """A little more than SQS counts."""
-    return len(repr(entry).encode(errors="replace"))
+    return len(repr(entry).encode())
