@@ -13,7 +13,7 @@ from ledger.core.outcome_events import OutcomeEvent
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from workers import failed_entries
-from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure
+from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure, events_client
 
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
 FIXED_BYTES = 14 + len("bank") + len("Paid")
@@ -28,6 +28,15 @@ def bus(stubbed_events: Stubbed) -> EventBus:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failed_entries, "random", SimpleNamespace(uniform=lambda *_: 0))
+
+
+def test_the_client_tries_once_and_waits_for_an_answer_as_long_as_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    config: Any = events_client(7).meta.config
+    assert (config.retries["total_max_attempts"], config.read_timeout) == (1, 7)
 
 
 def events(number: int) -> list[OutcomeEvent]:
