@@ -93,6 +93,7 @@ def test_a_place_is_read_as_it_was_written_and_is_gone_when_it_is_removed(tmp_pa
         (b'{"sha256": "other", "queue_urls": {"transactions": "https://q"}, "messages": 7}', "was changed after 7 of"),
         (b'{"sha256": "abc", "queue_urls": {"transactions": "https://r"}, "messages": 7}', "sent to another stack"),
         (b"junk", "can't be read"),
+        (b'{"sha256": "\xff"}', "can't be read"),
     ],
 )
 def test_a_place_of_another_content_or_stack_is_refused(tmp_path: Path, written: bytes, sentence: str) -> None:

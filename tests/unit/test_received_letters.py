@@ -1,5 +1,6 @@
 """Letters are received, given back and redriven: what becomes of them if SQS repeats, hides, refuses or forgets."""
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable
@@ -13,9 +14,11 @@ from conditional_writes.testing import Clock
 from tests.support.faults import Killed
 from tests.support.sqs import Message, Sqs
 from tools.teller import redriving
+from tools.teller.dead_letters import drop
 from tools.teller.failures import Failure
-from tools.teller.letters import QueueName, Received, look
+from tools.teller.letters import NO_CODE, QueueName, Received, look
 from tools.teller.message_queues import MessageQueue
+from tools.teller.operator import Operator
 from tools.teller.redriving import redrive
 
 pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
@@ -131,6 +134,31 @@ def test_a_redrive_that_is_killed_at_any_call_loses_no_letter_and_leaves_none() 
         queues.clock.advance(3600)  # the visibility timeout ends
         redriven(queues)
         assert (set(queues.sent), queues.letters) == (set(bodies), {})
+
+
+def test_letters_are_dropped_only_after_the_answer_has_them_however_it_is_killed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def dropped(queues: Queues) -> list[str]:
+        operator = Operator("teller-dev", None, as_json=True)
+        operator.__dict__["deployment"] = queues
+        with contextlib.suppress(Killed):
+            drop(operator, QueueName.TRANSACTIONS, code=NO_CODE, yes=True)
+        out = capsys.readouterr().out
+        return [letter["body"] for letter in json.loads(out)["dropped"]] if out else []
+
+    bodies = [str(number) for number in range(25)]
+    unharmed = Queues(*bodies)
+    assert (sorted(dropped(unharmed)), unharmed.letters) == (sorted(bodies), {})
+    for at, when in itertools.product(range(1, unharmed.calls + 1), ("before", "after")):
+        queues = Queues(*bodies)
+
+        def kill(_: str, queues: Queues = queues, at: int = at) -> None:
+            if queues.calls == at:
+                raise Killed
+
+        setattr(queues, when, kill)
+        assert {*dropped(queues), *(letter.body for letter in queues.letters.values())} == set(bodies)
 
 
 def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven_in_its_group(

@@ -5,6 +5,7 @@ import io
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -67,6 +68,28 @@ def test_an_answer_that_nobody_reads_is_no_failure_of_a_file(monkeypatch: pytest
     monkeypatch.setattr(prove, "proof_of", mock.Mock(side_effect=BrokenPipeError(errno.EPIPE, "Broken pipe")))
     ended = CliRunner().invoke(app, ["prove", "a", "t"], catch_exceptions=False)
     assert (ended.stderr, ended.exit_code) == ("", 1)
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        ("query", 1, "the answer can't be written: No space left on device"),
+        ("query --json", 1, "the answer can't be written: No space left on device"),
+        ("status --json", 2, "no stack: name it with --stack NAME, or in the variable TELLER_STACK"),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_an_answer_for_a_full_disk_is_a_sentence(arguments: str, status: int, sentence: str, unbuffered: str) -> None:
+    command, variables = [sys.executable, "-m", "tools.teller", *arguments.split()], {"PYTHONUNBUFFERED": unbuffered}
+    with FULL.open("w") as full:
+        ended = subprocess.run(
+            command, cwd=PROJECT, env=variables, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (status, f"teller: {sentence}\n")
 
 
 INTERRUPTED_AT_IMPORT = """

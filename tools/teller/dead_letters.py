@@ -350,24 +350,33 @@ def drop(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete dead letters for good: those that are named. With --json the answer has them whole."""
+    """Delete dead letters for good: those that are named.
+
+    With --json the answer has them whole. It is written before they are deleted, so nothing is lost if the command is
+    killed. Exit status 1: a letter that was to be dropped stays.
+    """
     selection = _Selection.of(code, ids, about)
     if selection.is_all:
         raise WrongUse("a dropped letter is gone for good: name the letters with --code, --id or --about")
-    found = {letter.message_id: _code(letter) for letter in look(operator.deployment, queue) if selection.has(letter)}
+    found, letters = dict[str, str](), list[Any]()
+    for letter in filter(selection.has, look(operator.deployment, queue)):
+        found[letter.message_id] = _code(letter)
+        letters += [letter.as_json()] if operator.as_json else []
     selection.found(len(found), queue)
     codes = Counter(found.values())
     if dry_run:
         operator.show({"would_drop": codes}, f"would drop {_counts(codes)}")
         return
     operator.agree(f"drop {_counts(codes)} of {queue}", yes=yes)
-    dropped, answers, not_deleted = Counter[str](), [], 0
+    if operator.as_json:
+        operator.show({"dropped": letters})
+    dropped, not_deleted = Counter[str](), 0
     with Received(operator.deployment, queue) as received:
-        for letters in received.rounds():
-            chosen = [letter for letter in letters if letter.message_id in found]
+        for received_letters in received.rounds():
+            chosen = [letter for letter in received_letters if letter.message_id in found]
             not_deleted += received.delete(chosen)
             dropped.update(map(_code, chosen))
-            answers += map(Letter.as_json, chosen) if operator.as_json else ()
-    operator.show({"dropped": answers}, f"dropped {_counts(dropped)}")
+    if not operator.as_json:
+        operator.say(f"dropped {_counts(dropped)}")
     if left := len(found) - dropped.total() + not_deleted:
-        operator.not_well(f"not found again, or not deleted by SQS: {left} of them. Try again")
+        raise Failure(f"not found again, or not deleted by SQS: {left} of them. Try again")

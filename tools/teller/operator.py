@@ -3,13 +3,14 @@
 A subcommand is a function whose first parameter is the Operator. `subcommand` adds the common options to the others.
 """
 
+import contextlib
 import errno
 import functools
 import inspect
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -53,6 +54,7 @@ class Operator:
         if isinstance(sys.stdout, io.TextIOWrapper):  # JSON is UTF-8; a terminal's encoding may lack a letter
             sys.stdout.reconfigure(encoding="utf-8" if as_json else None, errors="backslashreplace")
         self.console, self.remarks = _console(stderr=False), _console(stderr=True)
+        self._has_answered = False
 
     @functools.cached_property
     def deployment(self) -> Deployment:
@@ -63,18 +65,22 @@ class Operator:
     def show(self, answer: Any, *for_people: str | Rows) -> None:
         """Prints the answer as JSON, or what people see of it."""
         if self.as_json:
-            print(as_json(answer, indent=2))
+            self._has_answered = True
+            with _answering():
+                print(as_json(answer, indent=2))
         else:
             self.say(*for_people)
 
     def say(self, *for_people: str | Rows, style: str = "") -> None:
         """Prints tables, and texts as lines. They wrap at words."""
-        for each in for_people:
-            _print(self.console, Text(printable(each), style) if isinstance(each, str) else each)
+        with _answering():
+            for each in for_people:
+                _print(self.console, Text(printable(each), style) if isinstance(each, str) else each)
 
     def line(self, text: str) -> None:
         """Prints a line that isn't wrapped, at once: of JSON, of CSV, of a stream."""
-        print(printable(text), flush=True)
+        with _answering():
+            print(printable(text))
 
     def remark(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
         text = Text(printable(sentence), style)
@@ -100,11 +106,29 @@ class Operator:
             raise Failure("nothing was changed", "NOT_AGREED")
 
     def fail(self, failure: Failure) -> None:
-        if self.as_json:
-            self.show({"error": {"code": failure.code, "reason": "\n".join([failure.reason, *failure.details])}})
-        else:
-            for sentence in (f"teller: {failure.reason}", *failure.details):
-                self.remark(sentence, style="red")
+        """Says why. The answer in JSON is one object: what fails after it is told on the standard error."""
+        if self.as_json and not self._has_answered:
+            with contextlib.suppress(Failure):
+                self.show({"error": {"code": failure.code, "reason": "\n".join([failure.reason, *failure.details])}})
+                return
+        for sentence in (f"teller: {failure.reason}", *failure.details):
+            self.remark(sentence, style="red")
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """What is printed is written at the end. Raises Failure if it can't be, and BrokenPipeError if its reader has gone.
+
+    The rest of it goes nowhere then: Python would try to write it once more in the end.
+    """
+    try:
+        yield
+        print(end="", flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            raise
+        raise Failure(f"the answer can't be written: {error.strerror}") from None
 
 
 def _console(*, stderr: bool) -> Console:

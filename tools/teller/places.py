@@ -28,7 +28,7 @@ def read_place(file: Path, beginning: Place) -> Place:
         place = msgspec.json.decode(path.read_bytes(), type=Place)
     except FileNotFoundError:
         return beginning
-    except (msgspec.DecodeError, OSError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         raise Failure(f"{path} can't be read: {error}. Remove it to send all of {file}") from None
     if place.queue_urls != beginning.queue_urls:
         raise Failure(
