@@ -21,6 +21,11 @@ def test_an_attribute_that_cannot_be_read_is_none_and_the_others_are_read(attrib
     assert found.item == {"account_id": "a", "odd": None}
 
 
+def test_a_record_of_a_deletion_has_no_new_item() -> None:
+    [found] = records_of({"Records": [without("NewImage") | {"eventName": "REMOVE"}]})
+    assert found.item == {}
+
+
 @pytest.mark.parametrize("event", [None, [], "x", {}, {"Records": None}, {"Records": {}}])
 def test_an_event_without_a_list_of_records_is_refused(event: Any) -> None:
     with pytest.raises(NotAStreamEvent, match=r"^Records: expected a list of a stream's records$"):
@@ -49,6 +54,7 @@ INCOMPLETE = "Records[1]: expected an eventName, a SequenceNumber and Keys, and 
         (stream_record({}) | {"eventSource": "aws:sqs"}, OF_ANOTHER),
         (stream_record({}) | {"eventSourceARN": "arn:aws:dynamodb:eu-west-1:1:table/others/stream/1"}, OF_ANOTHER),
         (stream_record({}) | {"eventName": "secret"}, INCOMPLETE),
+        (without("x") | {"dynamodb": without("x")["dynamodb"] | {"SequenceNumber": ""}}, INCOMPLETE),
         *((without(field), INCOMPLETE) for field in ("NewImage", "SequenceNumber", "Keys", "dynamodb", "eventName")),
     ],
 )
