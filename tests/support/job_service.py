@@ -80,7 +80,7 @@ class JobService:
         self.clock.seconds += 0.001
         sent_at = datetime.fromtimestamp(self.clock.seconds, UTC)
         context: Any = Context(self.timeout_seconds)
-        return self.job.run(body, sent_at, context)["outcome"]
+        return self.job.run(body, sent_at, context)
 
     def kill(self, step: int) -> None:
         """Runs the job until it is killed in this step: its lock is never released."""

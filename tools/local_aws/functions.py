@@ -264,10 +264,8 @@ def run_job(function: ModuleType, event: Mapping[str, Any], context: Context | N
 
     Raises what the job raises: the function itself hands the message back.
     """
-    answer = function.job.run(
-        json.dumps(event), datetime.fromtimestamp(function.job.locks.now(), UTC), context or Context()
-    )
-    outcome: str = answer["outcome"]
+    sent_at = datetime.fromtimestamp(function.job.locks.now(), UTC)
+    outcome: str = function.job.run(json.dumps(event), sent_at, context or Context())
     return outcome
 
 

@@ -127,7 +127,7 @@ class Job(NamedTuple):
         """
         message = _message_in(event)
         try:
-            outcome = self.run(message.body, message.sent_at, context)["outcome"]
+            outcome = self.run(message.body, message.sent_at, context)
             if outcome == "Continued":
                 self._deliver_again_at_once(message)
         except InvalidEvent as error:
@@ -140,11 +140,11 @@ class Job(NamedTuple):
         comes_again = outcome in {"Continued", "InProgress", "ReturnedToQueue"}
         return {"batchItemFailures": [{"itemIdentifier": message.message_id}] if comes_again else []}
 
-    def run(self, body: str, sent_at: datetime, context: LambdaContext) -> dict[str, str]:
+    def run(self, body: str, sent_at: datetime, context: LambdaContext) -> str:
         """Works on the run that a message asks for, until it is done or time is short.
 
-        Returns `{"job": …, "scheduled_time": …, "outcome": …}`, and a `reason` if the outcome has one. The outcome is
-        InProgress if another run has the lock: it may be at work, or was killed and its lease isn't over.
+        Returns the outcome. It is InProgress if another run has the lock: that one may be at work, or was killed and
+        its lease isn't over.
 
         Raises InvalidEvent; LockLost, if this invocation was paused for longer than its lease, and another took the
         lock over; and the errors of the work.
@@ -167,10 +167,9 @@ class Job(NamedTuple):
             is_done = self._do_steps(run, lock, Deadline.of_invocation(context, RESERVED_SECONDS))
         return self._ended("Done" if is_done else "Continued", about)
 
-    def _ended(self, outcome: str, about: dict[str, str], reason: str = "") -> dict[str, str]:
-        because = {"reason": reason} if reason else {}
-        self.logger.info(outcome, extra=about | because)
-        return about | {"outcome": outcome} | because
+    def _ended(self, outcome: str, about: dict[str, str], reason: str = "") -> str:
+        self.logger.info(outcome, extra=about | ({"reason": reason} if reason else {}))
+        return outcome
 
     def _do_steps(self, run: Run, lock: Lock, deadline: Deadline) -> bool:
         """Whether the run is done. If time is short for a further step, the lock is released after the checkpoint.
