@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from conditional_writes.locks import LockLost, LockTaken, WindowDone
+from conditional_writes.testing import Clock
 from tests.support.faults import Killed
 from tests.support.job_service import (
     EVENT,
@@ -28,6 +29,7 @@ from tests.support.job_service import (
 )
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
+from workers.invocation import RESERVED_SECONDS
 from workers.queue_messages import NotAnSqsEvent
 from workers.scheduled_jobs import LONGEST_DELAY, LONGEST_LEAD, UNRESOLVED, InvalidEvent, Run, Step
 from workers.sending import NotSent
@@ -202,11 +204,27 @@ def test_a_step_that_may_take_longer_than_there_is_time_is_left_to_the_next_invo
     assert counting.invoke(scheduled_time=SECOND) == "Done"
 
 
+@pytest.mark.parametrize(
+    ("steps_seconds", "seconds", "outcome"),
+    [((3, 1, 1), 9.9, "Continued"), ((3, 1, 1), 10.1, "Done"), ((1, 3, 1), 9.9, "Continued"), ((0.1,) * 3, 1, "Done")],
+)
+def test_another_step_is_begun_if_there_is_time_for_twice_the_longest_so_far(
+    counting: JobService, steps_seconds: tuple[float, ...], seconds: float, outcome: str
+) -> None:
+    with Clock().simulated_time() as clock:
+        counting.before_step = lambda number: clock.advance(steps_seconds[number - 1])
+        counting.timeout_seconds = RESERVED_SECONDS + seconds
+        assert counting.invoke() == outcome
+
+
 def test_work_that_does_not_move_on_is_an_error(counting: JobService) -> None:
     counting.job = counting.job._replace(work=lambda run: iter([Step({"done": 1})]))
     counting.timeout_seconds = NO_TIME
     assert counting.invoke() == "Continued"
     with pytest.raises(AssertionError, match="count: a step without progress"):
+        counting.invoke()
+    counting.job = counting.job._replace(work=lambda run: iter([]))
+    with pytest.raises(AssertionError, match="count: no step said that it is the last"):
         counting.invoke()
 
 
