@@ -88,7 +88,7 @@ def test_one_that_the_dead_letter_queue_does_not_take_comes_again(counting: JobS
 )
 def test_an_event_that_is_none_of_sqs_is_an_error(counting: JobService, event: Any) -> None:
     context: Any = Context()
-    with pytest.raises(NotAnSqsEvent, match="Records"):
+    with pytest.raises(NotAnSqsEvent, match=r"^Records(\[0\])?: expected"):
         counting.job.process(event, context)
 
 
@@ -151,6 +151,8 @@ def test_an_unresolved_time_is_invalid_and_on_a_local_aws_it_is_today_so_the_job
         counting.clock.seconds = now.timestamp()
         counting.invoke(ON_SCHEDULE, scheduled_time=UNRESOLVED)
     assert counting.worked == [("2026-03-01T00:00:00+00:00", number) for number in (1, 2, 3)]
+    counting.invoke(scheduled_time=SECOND)
+    assert counting.worked[3:] == [(SECOND, number) for number in (1, 2, 3)]
 
 
 # --- several invocations ----------------------------------------------------------------------------------
