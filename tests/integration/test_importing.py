@@ -16,7 +16,7 @@ from tools.teller import send as sending
 from tools.teller.failures import Failure
 from tools.teller.importing import import_accounts
 from tools.teller.operator import Operator
-from tools.teller.places import path_of
+from tools.teller.places import at_work_on, path_of
 
 TOTALS = "EUR=6"
 HEADER = "account_id,currency,balance,source_reference,as_of,description,overdraft_limit"
@@ -110,6 +110,13 @@ def test_the_same_file_goes_on_wherever_it_was_killed(stack: Stack, file: Path, 
     stack.import_file(file)
     assert not path_of(file).exists()
     assert len(stack.ledger.books.entries) == len(ROWS)
+
+
+def test_a_second_command_for_a_file_that_is_being_sent_is_refused(stack: Stack, file: Path) -> None:
+    with at_work_on(file, alone=True), pytest.raises(Failure, match=r"another command is at work on .*accounts\.csv"):
+        stack.import_file(file)
+    assert not path_of(file).exists()
+    stack.import_file(file)
 
 
 @pytest.mark.parametrize(

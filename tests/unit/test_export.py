@@ -1,8 +1,10 @@
 """The export, and each of its queries against an answer that is computed from the journal's entries."""
 
 import csv
+import errno
 import itertools
 import json
+import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +39,7 @@ from tests.support.samples import (
 from tools.teller import exporting
 from tools.teller.exporting import QUERIES, State, answer_of, export_to, query
 from tools.teller.failures import Failure, WrongUse
+from tools.teller.places import at_work_on
 
 UNTIL = "2026-06-01T00:00:00.000+00:00"
 ALL = {"from": "2026-01-01", "to": "2026-12-31"}
@@ -140,6 +143,53 @@ def test_the_manifest_has_the_numbers_the_sums_and_the_hashes(exported: Exported
         str(path.relative_to(exported.directory)) for path in exported.directory.rglob("*-?.*")
     }
     assert json.loads((exported.directory / "manifest.json").read_text()) == manifest
+
+
+def small_export(directory: Path, items: exporting.Items | None = None) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "SEGMENTS", 1)
+        return export_to(directory, State("a stack", UNTIL), items or (lambda *_: iter([])))
+
+
+def test_two_commands_do_not_export_into_a_directory_at_once_nor_what_a_killed_one_left(tmp_path: Path) -> None:
+    def another(*_: object) -> Iterator[bytes]:
+        with pytest.raises(Failure, match=r"another command is at work on"):
+            small_export(tmp_path)
+        yield from ()
+
+    with at_work_on(tmp_path, alone=False), pytest.raises(Failure, match="another command is at work on"):
+        small_export(tmp_path)
+    assert small_export(tmp_path, another)["rows"]["accounts"] == 0
+
+
+@pytest.mark.parametrize("name", ["state.json", "manifest.json"])
+def test_an_export_whose_disk_is_full_while_it_writes_a_file_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write = Path.write_bytes
+
+    def half(path: Path, content: bytes) -> int:
+        write(path, content[: len(content) // 2] if path.name.startswith(name) else content)
+        if path.name.startswith(name):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return len(content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", half)
+        with pytest.raises(OSError, match="No space"):
+            small_export(tmp_path)
+    assert small_export(tmp_path)["rows"]["accounts"] == 0
+
+
+def test_a_disk_that_is_full_for_duckdb_is_a_sentence(tmp_path: Path) -> None:
+    account = json.dumps(to_dynamodb(account_item(next(iter(random_books().accounts.values()))))).encode()
+
+    def items(*_: object) -> Iterator[bytes]:
+        (tmp_path / "accounts" / "accounts-000-0.parquet").mkdir(parents=True)
+        yield account
+
+    with pytest.raises(Failure, match=r"accounts-000-0\.parquet can't be written: "):
+        small_export(tmp_path, items)
 
 
 def test_the_csv_files_have_the_same_rows(exported: Exported) -> None:
@@ -397,9 +447,9 @@ def refused(exported: Exported, bank: Path | None) -> str:
 def test_a_row_of_a_banks_file_without_an_amount_is_refused_with_a_sentence(exported: Exported, tmp_path: Path) -> None:
     bank = tmp_path / "bank.csv"
     bank.write_text("reference,amount\nt-unknown,\nt-1,5\n,5\n")
-    assert refused(exported, bank) == f"{bank}: rows without a reference or an amount: 2"
-    bank.write_text("reference,amount\nt-1,five\n")
-    assert "\n" not in refused(exported, bank)
+    assert refused(exported, bank) == f"{bank}: rows without a reference, or an amount such as -12.50: 2"
+    bank.write_text("reference,amount\nt-1,1.00000000004\nt-2,1e-11\nt-3,five\nt-4, +1.500000000000\nt-5,.5\nt-6,7.\n")
+    assert refused(exported, bank).endswith(": 3")
     assert refused(exported, None) == "reconciliation: expected --bank FILE"
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from typer.testing import CliRunner
 from tools.local_aws.server import PROJECT
 from tools.teller import prove
 from tools.teller.command import app
-from tools.teller.failures import WrongUse, failure_of
+from tools.teller.failures import Failure, WrongUse, failure_of
 from tools.teller.operator import Operator
+from tools.teller.processes import processes
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +92,11 @@ def test_an_answer_for_a_full_disk_is_a_sentence(arguments: str, status: int, se
             command, cwd=PROJECT, env=variables, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (ended.returncode, ended.stderr) == (status, f"teller: {sentence}\n")
+
+
+def test_a_process_of_the_command_that_is_killed_is_a_sentence() -> None:
+    with pytest.raises(Failure, match="a process of the command was killed"), processes() as executor:
+        executor.submit(os._exit, 1).result()
 
 
 INTERRUPTED_AT_IMPORT = """

@@ -11,7 +11,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, as_completed
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +26,7 @@ from tools.teller.deployment import Deployment
 from tools.teller.export_rows import COLUMNS, Row, account_rows, entry_rows, types_of
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.operator import Operator, subcommand
+from tools.teller.places import at_work_on
 from tools.teller.printed_tables import table
 from tools.teller.processes import processes
 from tools.teller.progress import progress_bar
@@ -35,6 +36,8 @@ SEGMENTS = 64
 PART_BYTES = 2**26
 """Of the rows that DuckDB sorts, in memory, as JSON."""
 PARQUET = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 20480"
+BANK_AMOUNT = r"\s*[-+]?(\d+\.?\d{0,10}|\.\d{1,10})0*\s*"
+"""SQL would round one of more decimals."""
 QUERIES = Path(__file__).parent / "queries"
 type Items = Callable[[str, int], Iterator[bytes]]
 """The items of a table, `Accounts` or `Journal`, in a segment of it, as DynamoDB's JSON."""
@@ -137,10 +140,20 @@ def export_to(
     progress: Callable[[int], None] = lambda _: None,
     executor: Executor | None = None,
 ) -> dict[str, Any]:
-    """The manifest. Raises Failure if the directory has an export of another stack, or one that is done."""
-    kept = directory / "state.json"
+    """The manifest. Raises Failure if the directory has an export of another stack, or one that is done or at work."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{directory} can't have an export: {error}. Name another directory") from None
+    with at_work_on(directory, alone=True):
+        return _export_rest(directory, new, items, progress, executor)
+
+
+def _export_rest(
+    directory: Path, new: State, items: Items, progress: Callable[[int], None], executor: Executor | None
+) -> dict[str, Any]:
+    kept = directory / "state.json"
+    try:
         if (directory / "manifest.json").exists():
             raise Failure(f"{directory} has a whole export: name another directory")
         state = msgspec.json.decode(kept.read_bytes(), type=State) if kept.exists() else new
@@ -153,14 +166,19 @@ def export_to(
     missing = [name for name in every if name not in state.segments]
     for name, segment in _segments(missing, executor, directory, state, items):
         state.segments[name] = segment
-        written = directory / "state.json.new"
-        written.write_bytes(msgspec.json.encode(state))
-        written.replace(kept)
+        _write(kept, msgspec.json.encode(state))
         progress(1)
     manifest = _manifest(directory, state)
-    (directory / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True))
+    _write(directory / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True).encode())
     kept.unlink()
     return manifest
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Killed at any time, it leaves the old file or the new one."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 def _segments(
@@ -178,7 +196,7 @@ def _export(name: str, directory: Path, state: State, items: Items) -> Segment:
     table, _, number = name.partition("-")
     rows_of = account_rows if table == "accounts" else entry_rows
     unreadable, inexact, sums = 0, 0, dict[str, Decimal]()
-    with _Parts(directory, name, has_csv=state.has_csv) as parts:
+    with at_work_on(directory, alone=False), _Parts(directory, name, has_csv=state.has_csv) as parts:
         for item in items(table.title(), int(number)):
             try:
                 rows, currency, amount = rows_of(item)
@@ -219,10 +237,13 @@ class _Parts(AbstractContextManager["_Parts"]):
         return line
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._convert()
-        for file in self._files.values():
-            file.close()
+        try:
+            if kind is None:
+                self._convert()
+        finally:
+            for file in self._files.values():
+                with suppress(OSError):  # what its rows are for has failed
+                    file.close()
 
     def _convert(self) -> None:
         for table_name, file in self._files.items():
@@ -245,7 +266,10 @@ def _convert(part: Path, directory: Path, name: str, has_csv: bool) -> None:
     for folder, (suffix, kind) in kinds.items():
         target = directory / folder / table_name / f"{name}.{suffix}"
         target.parent.mkdir(exist_ok=True, parents=True)
-        _converting().execute(f"COPY ({rows}) TO '{_quoted(target)}' ({kind})", {"part": str(part)})
+        try:
+            _converting().execute(f"COPY ({rows}) TO '{_quoted(target)}' ({kind})", {"part": str(part)})
+        except _duckdb().Error as error:
+            raise Failure(f"{target} can't be written: {_first_line(error)}") from None
 
 
 @functools.cache
@@ -367,14 +391,15 @@ def _add_bank(database: Any, bank: Path) -> None:
     file = f"read_csv('{_quoted(bank)}', header = true, all_varchar = true)"
     try:
         database.execute(f"CREATE VIEW bank AS SELECT reference, amount FROM {file}")
-        database.execute("SELECT count(*) FROM bank WHERE reference IS NULL OR amount IS NULL")
-        [incomplete] = database.fetchone()
+        is_amount = f"amount IS NOT NULL AND regexp_full_match(amount, '{BANK_AMOUNT}')"
+        database.execute(f"SELECT count(*) FROM bank WHERE reference IS NULL OR NOT ({is_amount})")
+        [wrong] = database.fetchone()
     except _duckdb().Error as error:
         raise WrongUse(
             f"{bank}: expected a CSV file with the columns reference and amount: {_first_line(error)}"
         ) from None
-    if incomplete:
-        raise WrongUse(f"{bank}: rows without a reference or an amount: {incomplete:,}")
+    if wrong:
+        raise WrongUse(f"{bank}: rows without a reference, or an amount such as -12.50: {wrong:,}")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,9 @@
 """The place of a file that is being sent: how far it was sent, kept in a file beside it, FILE.place."""
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -59,3 +62,23 @@ def write_place(file: Path, place: Place) -> None:
 
 def remove_place(file: Path) -> None:
     path_of(file).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def at_work_on(path: Path, *, alone: bool) -> Iterator[None]:
+    """Raises Failure if another command is at work on the file or directory, or a process that a killed one has left.
+
+    If not `alone`, it is a process of a command that is. The locks are the system's: a killed process has none.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            for lock in [*[fcntl.LOCK_EX] * alone, fcntl.LOCK_SH]:
+                fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(f"another command is at work on {path}") from None
+        except OSError:
+            pass  # on NFS only a file that is open for writing can be locked
+        yield
+    finally:
+        os.close(descriptor)

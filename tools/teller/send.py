@@ -16,7 +16,7 @@ from tools.teller.failures import Failure, WrongUse
 from tools.teller.message_files import Checked, FileMessage, checked, messages_from
 from tools.teller.message_queues import MessageQueue
 from tools.teller.operator import Operator, YesOption, subcommand
-from tools.teller.places import Place, path_of, read_place, remove_place, write_place
+from tools.teller.places import Place, at_work_on, path_of, read_place, remove_place, write_place
 from tools.teller.progress import progress_bar
 from tools.teller.words import counted
 from workers.failed_entries import until_deadline
@@ -77,8 +77,11 @@ def send(
 
 def send_rest(operator: Operator, file: Path, place: Place, total: int, sending: Callable[..., None]) -> None:
     """Sends what comes after the place, by a `send_from`. Raises Failure, if it is interrupted, too."""
-    write_place(file, place)
-    with progress_bar(operator, "sending", total, place.messages) as progress:
+    with (
+        at_work_on(file, alone=True),
+        progress_bar(operator, "sending", total, place.messages) as progress,
+    ):
+        write_place(file, place)
         try:
             sending(operator.deployment, file, place, progress=progress)
         except KeyboardInterrupt:
