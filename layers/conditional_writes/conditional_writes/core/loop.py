@@ -117,7 +117,7 @@ def write[Result](
     client: "DynamoDBClient",
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
-    deadline: Deadline,
+    deadline: Deadline | None,
     *,
     conflicts_before_pause: int = CONFLICTS_BEFORE_PAUSE,
 ) -> Written[Result]: ...
@@ -128,7 +128,7 @@ def write[Result](
     client: "DynamoDBClient",
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
-    deadline: Deadline,
+    deadline: Deadline | None,
     *,
     stop: Callable[[Observed], bool],
 ) -> Written[Result] | Stopped: ...
@@ -139,7 +139,7 @@ def write[Result](  # noqa: PLR0913 (by name, all but the first four)
     client: "DynamoDBClient",
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
-    deadline: Deadline,
+    deadline: Deadline | None,
     *,
     conflicts_before_pause: int = CONFLICTS_BEFORE_PAUSE,
     stop: Callable[[Observed], bool] = lambda _: False,

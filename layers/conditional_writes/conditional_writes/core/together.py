@@ -8,7 +8,7 @@ from conditional_writes.core.items import Item, copied
 from conditional_writes.core.loop import Observed, Plan, Written, write
 from conditional_writes.core.own_attributes import VERSION_ID, is_own
 from conditional_writes.core.requests import Expected, Write
-from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
+from conditional_writes.core.steps import Deadline, Steps, blocking, steps
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -87,11 +87,11 @@ def write_together(
     Raises Conflict for the first item that isn't what its write assumed, and ValueError, before anything is sent, for
     writes that no transaction takes.
     """
-    yield from steps(write_once)(client, writes, deadline_or_default(deadline))
+    yield from steps(write_once)(client, writes, deadline)
 
 
 @blocking
-def write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Steps[Written[None]]:
+def write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline | None) -> Steps[Written[None]]:
     """As `write`, but raises Conflict instead of planning again."""
 
     def plan(observed: Observed) -> Plan[None]:

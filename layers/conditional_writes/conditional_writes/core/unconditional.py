@@ -31,7 +31,10 @@ MAXIMUM_BATCH_WRITES = 25
 
 @blocking
 def read(
-    client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline, attributes: Mapping[str, Sequence[str]] = {}
+    client: "DynamoDBClient",
+    keys: Iterable[Key],
+    deadline: Deadline | None,
+    attributes: Mapping[str, Sequence[str]] = {},
 ) -> Steps[Observed]:
     """The items as they are now, None for each that doesn't exist. One request per 100 keys.
 
@@ -91,7 +94,7 @@ def read_once(
 
 @blocking
 def read_one(
-    client: "DynamoDBClient", key: Key, deadline: Deadline, attributes: Sequence[str] = ()
+    client: "DynamoDBClient", key: Key, deadline: Deadline | None, attributes: Sequence[str] = ()
 ) -> Steps[Item | None]:
     """The item as it is now, None if it doesn't exist. Takes less CPU time than a batch of one key.
 
@@ -99,7 +102,7 @@ def read_one(
 
     Raises DeadlinePassed, NoSuchTable, WrongKey, and botocore's other errors.
     """
-    deadline.check("reading")
+    deadline_or_default(deadline).check("reading")
     key_attributes = to_dynamodb(dict(key.attributes))
     request = {"TableName": key.table, "Key": key_attributes, "ConsistentRead": True, **projection(attributes)}
     try:

@@ -71,7 +71,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
     ) -> Steps[VersionedItem | None]:
         """The item as it is now (a consistent read), None if it doesn't exist."""
         key = self.key(*key_values)
-        found = yield from steps(read_one)(self._client, key, deadline_or_default(deadline))
+        found = yield from steps(read_one)(self._client, key, deadline)
         return None if found is None else VersionedItem(found)
 
     @blocking
@@ -91,7 +91,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
         for key in wanted:
             if not isinstance(key, Key) or key.table != self._name:
                 raise ValueError(f"{self._name}: {key} is no key of this table: make one with its `key`")
-        observed = yield from steps(read)(self._client, wanted, deadline_or_default(deadline))
+        observed = yield from steps(read)(self._client, wanted, deadline)
         return [None if found is None else VersionedItem(found) for found in map(observed.__getitem__, wanted)]
 
     def query(  # noqa: PLR0913 (seven have defaults that are seldom changed)
@@ -192,7 +192,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
         Raises Conflict, and ValueError for an item that can't be saved.
         """
         saving = self.saving(item, when=when, checked=checked)
-        written = yield from steps(write_once)(self._client, [saving], deadline_or_default(deadline))
+        written = yield from steps(write_once)(self._client, [saving], deadline)
         returned = written.found.get(saving.key)
         return VersionedItem(returned) if returned else self._as_saved(loaded_of(item), item, saving, written.write_id)
 
@@ -213,7 +213,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
                 found = [item for item in observed.values() if item is not None]
                 return Plan(found, [put for put in puts if observed.get(put.key) is None])
 
-            written = yield from steps(write)(self._client, plan, {}, deadline_or_default(deadline))
+            written = yield from steps(write)(self._client, plan, {}, deadline)
             there += map(VersionedItem, written.result)
         return there
 
@@ -244,7 +244,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
         expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, both(still_same, when), removed, expected=expected)
-        yield from steps(write_once)(self._client, [update], deadline_or_default(deadline))
+        yield from steps(write_once)(self._client, [update], deadline)
         return version + 1
 
     @blocking
@@ -266,7 +266,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
         Raises Conflict if `when` doesn't hold, and ValueError for the key, the version or the library's attributes.
         """
         adding = self.adding(*key_values, numbers=numbers, appended=appended, defaults=defaults, when=when)
-        yield from steps(write_once)(self._client, [adding], deadline_or_default(deadline))
+        yield from steps(write_once)(self._client, [adding], deadline)
 
     @blocking
     def delete(
@@ -283,7 +283,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
         at the second try, this delete or another may have done it, and OutcomeUnknown is raised.
         """
         deleting = self.deleting(item, when=when, checked=checked)
-        yield from steps(write_once)(self._client, [deleting], deadline_or_default(deadline))
+        yield from steps(write_once)(self._client, [deleting], deadline)
 
     @blocking
     def modify(
