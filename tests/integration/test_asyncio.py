@@ -179,6 +179,20 @@ async def test_items_are_saved_changed_found_and_deleted(world: World) -> None:
 
 
 @awaited
+async def test_tasks_that_share_pages_get_each_item_once(world: World) -> None:
+    await world.orders.put_many({"order_id": f"o-{number}"} for number in range(6))
+    pages, got = world.orders.scan(page_size=2), list[str]()
+
+    async def take() -> None:
+        async for order in pages:
+            got.append(order["order_id"])
+            await asyncio.sleep(0)
+
+    await asyncio.gather(take(), take(), take())
+    assert sorted(got) == [f"o-{number}" for number in range(6)]
+
+
+@awaited
 async def test_the_pages_example_does_what_it_says(world: World) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names: dict[str, Any] = {"__name__": "page"}

@@ -1,12 +1,16 @@
 """Versioned tables without a server: items of a plan's `observed`, and their errors."""
 
+import contextlib
 import math
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr
+from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
 from conditional_writes import (
@@ -25,7 +29,10 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.locks import Locks
+from conditional_writes.testing import Engine
+from conditional_writes.testing.wire import Call
 from conditional_writes.upserts import MapEntry, upsert
+from tests.support.new_tables import definition
 from tests.unit.stubs import Stubbed
 
 client: Any = None
@@ -192,3 +199,23 @@ def test_what_cannot_be_meant_is_named_before_anything_is_sent(misuse: str) -> N
     call, kind, sentence = MISUSES[misuse]
     with pytest.raises(kind, match=sentence):
         call(orders)
+
+
+def test_threads_that_share_pages_get_each_item_once() -> None:
+    both = threading.Barrier(2)
+
+    class Meeting(Engine):
+        def answer(self, call: Call) -> AWSResponse:
+            if call.name == "Scan":
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    both.wait(0.1)
+            return super().answer(call)
+
+    with Meeting() as engine, ThreadPoolExecutor(2) as pool:
+        client = engine.client()
+        client.create_table(**definition("Orders", {"order_id": "S"}))
+        orders = VersionedTable(client, "Orders", "order_id")
+        orders.put_many({"order_id": f"o-{number}"} for number in range(6))
+        pages = orders.scan(page_size=2)
+        got = [order["order_id"] for part in pool.map(list, [pages, pages]) for order in part]
+    assert sorted(got) == [f"o-{number}" for number in range(6)]

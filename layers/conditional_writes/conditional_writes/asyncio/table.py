@@ -22,26 +22,30 @@ _read_page, _modify = awaitable(queries.Pages.read_page), awaitable(VersionedTab
 class AsyncPages[Element](queries.PagesToRead[Element], AsyncIterator[Element]):
     """`Pages`, whose items come by `async for`, and whose `page()` is awaited."""
 
+    _kind_of_turn = asyncio.Lock
+
     def each[Other](self, make: Callable[[Element], Other]) -> "AsyncPages[Other]":
         """As `Pages.each`."""
         return AsyncPages(*self._making(make))
 
     @override
     async def __anext__(self) -> Element:
-        while True:
-            for item in self._left:
-                return self._made(item)
-            if self._following is None:
-                raise StopAsyncIteration
-            await _read_page(self)
+        async with self._turn:
+            while True:
+                for item in self._left:
+                    return self._made(item)
+                if self._following is None:
+                    raise StopAsyncIteration
+                await _read_page(self)
 
     async def page(self) -> queries.Page[Element]:
         """As `Pages.page`."""
-        page = self._rest()
-        if not page.items:
-            await _read_page(self)
+        async with self._turn:
             page = self._rest()
-        return page
+            if not page.items:
+                await _read_page(self)
+                page = self._rest()
+            return page
 
 
 def of_pages[**Parameters, Element](

@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, override
@@ -64,8 +65,11 @@ class Page[Element](NamedTuple):
 class PagesToRead[Element]:
     """The pages of a query or scan, and what is made of the items that are wanted.
 
-    Without a `deadline` each page has ten seconds. A throttled page is read again until then.
+    Without a `deadline` each page has ten seconds. A throttled page is read again until then. If threads, or tasks,
+    share the pages, each item comes to one of them.
     """
+
+    _kind_of_turn: Callable[[], Any]
 
     def __init__(  # noqa: PLR0913, PLR0917 (its subclasses alone pass them on)
         self,
@@ -80,6 +84,7 @@ class PagesToRead[Element]:
         self._wanted, self._made = wanted, made
         self._following: dict[str, Any] | None = request
         self._left: Iterator[Item] = iter(())
+        self._turn = self._kind_of_turn()
 
     def _making(self, make: Callable[[Element], Any]) -> tuple[Any, ...]:
         """The arguments of such pages, whose elements `make` has made of these."""
@@ -101,6 +106,8 @@ class PagesToRead[Element]:
 class Pages[Element](PagesToRead[Element], Iterator[Element]):
     """The items of all pages, one after another: a page is read when its first item is asked for."""
 
+    _kind_of_turn = threading.Lock
+
     def each[Other](self, make: Callable[[Element], Other]) -> "Pages[Other]":
         """In place of these pages: those with what `make` makes of each element."""
         return Pages(*self._making(make))
@@ -114,20 +121,22 @@ class Pages[Element](PagesToRead[Element], Iterator[Element]):
 
     @override
     def __next__(self) -> Element:
-        while True:
-            for item in self._left:
-                return self._made(item)
-            if self._following is None:
-                raise StopIteration
-            self.read_page()
+        with self._turn:
+            while True:
+                for item in self._left:
+                    return self._made(item)
+                if self._following is None:
+                    raise StopIteration
+                self.read_page()
 
     def page(self) -> Page[Element]:
         """The next page; after an item, the rest of the page that it is in."""
-        page = self._rest()
-        if not page.items:
-            self.read_page()
+        with self._turn:
             page = self._rest()
-        return page
+            if not page.items:
+                self.read_page()
+                page = self._rest()
+            return page
 
 
 def token_of(key: dict[str, Any]) -> str:
