@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import io
 import json
+import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -426,6 +428,25 @@ def test_a_closed_client_connects_again(client_of: ClientOf) -> None:
         client.close()
         assert outcome(client) == ["a"]
         assert server.connections == 2
+
+
+def test_a_forked_process_doesnt_read_the_answers_to_its_parent() -> None:
+    program = """
+import os, sys
+from conditional_writes import VersionedTable, dynamodb_client
+
+accounts = VersionedTable(dynamodb_client(), "Accounts", "id")
+accounts.load("a")
+if not os.fork():
+    accounts.load("a")
+    os._exit(0)
+os.wait()
+accounts.load("a")
+"""
+    with Server([[OK + b"Content-Length: 2\r\n\r\n{}"]] * 3).running() as server:
+        environment = os.environ | {"AWS_ENDPOINT_URL": server.url, "PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=60)
+    assert (len(server.requests), server.connections) == (3, 2)
 
 
 def test_an_interrupted_request_leaves_no_answer_for_the_next_one(

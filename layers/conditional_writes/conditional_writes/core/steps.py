@@ -14,6 +14,7 @@ import contextlib
 import functools
 import json
 import math
+import os
 import random
 import threading
 import time
@@ -198,6 +199,17 @@ _prepared: "tuple[weakref.WeakSet[DynamoDBClient], weakref.WeakSet[DynamoDBClien
     weakref.WeakSet(),
 )
 """The clients whose calls block, and those whose calls are awaited."""
+_PROCESS = os.getpid()
+"""The process that has imported the library. One that it forks has its connections, and would read its answers."""
+
+
+def _forget_prepared() -> None:
+    for clients in _prepared:
+        clients.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has none
+    os.register_at_fork(after_in_child=_forget_prepared)
 
 
 def prepare(client: "DynamoDBClient", *, is_awaited: bool) -> None:
@@ -209,6 +221,8 @@ def prepare(client: "DynamoDBClient", *, is_awaited: bool) -> None:
         return
     check_plain(client)
     check_awaited(client, is_awaited=is_awaited)
+    if os.getpid() != _PROCESS and not is_awaited:
+        client.close()
     events = client.meta.events
     # A handler with an id is registered once, be it by two objects that share the events.
     for operation in ("GetItem", "Query", "Scan", "BatchGetItem"):
