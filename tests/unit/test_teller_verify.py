@@ -1,5 +1,6 @@
 """The parts of `teller verify` that no local AWS can show: what AWS answers, and what each answer is judged as."""
 
+import io
 import json
 import re
 import zipfile
@@ -7,13 +8,15 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, override
+from unittest import mock
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tools.teller.failures import Failure
-from tools.teller.verify import code
+from tools.teller.operator import Operator
+from tools.teller.verify import code, command
 from tools.teller.verify.command import perform
 from tools.teller.verify.configuration import Compared
 from tools.teller.verify.quotas import quotas
@@ -48,6 +51,27 @@ class FakeDeployment(dict[str, str]):
 
     def new_client(self, service: str, **_: Any) -> Any:
         return self.clients[service]
+
+
+def test_an_interrupted_run_is_tidied_up_though_nobody_reads_its_remarks_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by Ctrl-C in `teller verify 2>&1 | tee log`, which ends tee, too."""
+
+    class Closed(io.StringIO):
+        @override
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    operator, tidied = Operator("teller-dev", None, as_json=False), mock.Mock(return_value=["an account"])
+    operator.__dict__["deployment"] = SimpleNamespace(is_prod=False)
+    monkeypatch.setattr("sys.stderr", Closed())
+    for name, value in {"Run": mock.Mock(), "perform": mock.Mock(side_effect=KeyboardInterrupt)}.items():
+        monkeypatch.setattr(command, name, value)
+    monkeypatch.setattr(command, "tidy_up", tidied)
+    with pytest.raises(KeyboardInterrupt):
+        command.verify(operator)
+    tidied.assert_called_once()
 
 
 def done(work: Callable[[Run, Step], None], *lines: Any, **clients: Any) -> Step:

@@ -83,8 +83,10 @@ class Operator:
             print(printable(text))
 
     def remark(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
+        """Prints a sentence. Nothing ends because nobody can read it: letters are given back, accounts are tidied up."""
         text = Text(printable(sentence), style)
-        _print(self.remarks, Padding(text, (0, 0, 0, indent), expand=False) if indent else text)
+        with contextlib.suppress(OSError):
+            _print(self.remarks, Padding(text, (0, 0, 0, indent), expand=False) if indent else text)
 
     def not_well(self, sentence: str) -> NoReturn:
         """Ends the command with status 1 after its answer. `--json` has the same in its answer."""
