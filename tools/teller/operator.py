@@ -11,7 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, override
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -83,7 +83,7 @@ class Operator:
             print(printable(text))
 
     def remark(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
-        """Prints a sentence. Nothing ends because nobody can read it: letters are given back, accounts are tidied up."""
+        """Prints a sentence. If nobody can read it, the command goes on: it may be giving letters back."""
         text = Text(printable(sentence), style)
         with contextlib.suppress(OSError):
             _print(self.remarks, Padding(text, (0, 0, 0, indent), expand=False) if indent else text)
@@ -133,9 +133,16 @@ def _answering() -> Iterator[None]:
         raise Failure(f"the answer can't be written: {error.strerror}") from None
 
 
+class _Console(Console):
+    @override
+    def on_broken_pipe(self) -> None:
+        """Rich's own ends the process, and silences the standard output for a reader of the standard error."""
+        raise  # noqa: PLE0704 (the BrokenPipeError that rich calls it for)
+
+
 def _console(*, stderr: bool) -> Console:
     """As wide as the terminal, or as the variable COLUMNS says."""
-    console = Console(highlight=False, markup=False, emoji=False, stderr=stderr)
+    console = _Console(highlight=False, markup=False, emoji=False, stderr=stderr)
     if not console.is_terminal and (stderr or "COLUMNS" not in os.environ):
         console.width = WIDEST
     return console
