@@ -1,15 +1,19 @@
 """Each metric of the dashboard and of the alarms is emitted when the functions run, with the dimensions shown there."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from functools import partial
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from conditional_writes import Deadline
+from ledger.core.mismatches import Mismatch
+from ledger.nightly import Gone, Tally
+from ledger.reconciler import Mismatched, Skipped
 from ledger.tables import Line
 from tests.support.template import alarm_metrics, dashboard_metrics
 from tools.local_aws.functions import (
@@ -147,3 +151,72 @@ def test_each_metric_of_the_dashboard_and_the_alarms_is_emitted(emitted: Emitted
     ours = [metric for metric in (*dashboard_metrics(), *alarm_metrics()) if metric[0].startswith("Teller/")]
     missing = {(name, dimensions) for _, name, dimensions in ours} - emitted
     assert not missing
+
+
+MISMATCH = Mismatch("alice", "wrong seal", 7, "it is another")
+FINDINGS = {
+    "a mismatch": (
+        Mismatched("alice", [MISMATCH]),
+        Tally(3, mismatches=1),
+        {"message": "mismatch", "account_id": "alice", "account_version": 7, "what": "wrong seal"},
+    ),
+    "one of all accounts": (
+        Gone("trial balance", "it is another"),
+        Tally(3, mismatches=1),
+        {"message": "mismatch", "what": "trial balance"},
+    ),
+    "a skipped account": (
+        Skipped("alice", "it is another"),
+        Tally(3, accounts_skipped=1),
+        {"message": "skipped", "account_id": "alice"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "tally", "said"), FINDINGS.values(), ids=FINDINGS)
+def test_what_a_night_finds_is_an_error_in_the_log_and_counted_at_once(
+    aws: Endpoint,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    found: Any,
+    tally: Tally,
+    said: dict[str, Any],
+) -> None:
+    name = uuid.uuid4().hex
+    function = reconcile_accounts(aws, create_tables(aws, name), create_locks_table(aws, name))
+    capsys.readouterr()
+    function.tell([], Tally(2))
+    assert capsys.readouterr().out == "", "nothing was found: the metrics wait for the invocation's end"
+    function.tell([found], tally)
+    metrics = json.loads(capsys.readouterr().out.splitlines()[-1])
+    [line] = map(vars, caplog.records)
+    assert line | said | {"levelname": "ERROR", "reason": "it is another"} == line
+    assert {name: sum(metrics[name]) for name in ("AccountsChecked", "AccountsSkipped", "Mismatches")} == {
+        "AccountsChecked": 5,
+        "AccountsSkipped": tally.accounts_skipped,
+        "Mismatches": tally.mismatches,
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "counted"),
+    [
+        ({"error": "no such read"}, {"Refused": 1}),
+        ({"complete": False}, {"Answered": 1, "Incomplete": 1}),
+        ({"complete": True}, {"Answered": 1, "Incomplete": 0}),
+        ({}, {"Answered": 1, "Incomplete": 0}),
+    ],
+)
+def test_a_read_is_refused_or_answered_and_counted_if_it_is_incomplete(
+    aws: Endpoint,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: dict[str, Any],
+    counted: dict[str, int],
+) -> None:
+    function = read_accounts(aws, create_tables(aws, uuid.uuid4().hex))
+    monkeypatch.setattr(function, "reader", SimpleNamespace(answer=lambda *_: answer))
+    assert function.lambda_handler({}, Context()) == answer
+    lines = map(json.loads, capsys.readouterr().out.splitlines())
+    found = {name: sum(line[name]) for line in lines for name in ("Refused", "Answered", "Incomplete") if name in line}
+    assert found == counted

@@ -5,7 +5,7 @@ import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from ledger.core.journal import EntryId
 from ledger.core.pools import pool_of, shard_id
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
+from ledger.core.values import format_decimal
 from ledger.reconciler import Mismatched, Night, Reconciler, Sound
 from ledger.statements import AccountReader
 from tests.checkers import seals
@@ -110,7 +111,20 @@ def test_after_kills_while_a_pool_grows_its_sum_is_exact_and_its_statement_has_e
     assert ask(read="statement", last=25)["entries"] == entries[-25:]
     middle = entries[len(entries) // 2]["posted_at"]
     before = sum(Decimal(entry["amount"]) for entry in entries if entry["posted_at"] < middle)
-    assert Decimal(ask(read="balance", at=middle)["balance"]) == before
+    earlier = [entry for entry in entries if entry["posted_at"] < middle]
+    assert ask(read="balance", at=middle) == {
+        "account_id": "pool",
+        "at": datetime.fromisoformat(middle).isoformat(),
+        "balance": format_decimal(before),
+        "held": "0",
+        "account_version": len(earlier),
+        "posted_at": earlier[-1]["posted_at"],
+        "complete": True,
+        "final": False,
+    }
+    nothing = {"balance": None, "held": None, "account_version": 0, "posted_at": None, "complete": True, "final": True}
+    long_ago = "2020-01-01T00:00:00+00:00"
+    assert ask(read="balance", at=long_ago) == {"account_id": "pool", "at": long_ago} | nothing
     for name, transaction_id in (("payer-3", "in-4-payer-3"), ("pool", "out-5")):
         found = ask(read="transaction", transaction_id=transaction_id, home_account_id=name)
         assert found["entry"] in entries
