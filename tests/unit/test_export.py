@@ -166,16 +166,15 @@ def test_two_commands_do_not_export_into_a_directory_at_once_nor_what_a_killed_o
 def test_an_export_whose_disk_is_full_while_it_writes_a_file_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    write = Path.write_bytes
+    replace_by = Path.replace
 
-    def half(path: Path, content: bytes) -> int:
-        write(path, content[: len(content) // 2] if path.name.startswith(name) else content)
-        if path.name.startswith(name):
+    def full(path: Path, target: Path) -> Path:
+        if target.name == name:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return len(content)
+        return replace_by(path, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", half)
+        patch.setattr(Path, "replace", full)
         with pytest.raises(OSError, match="No space"):
             small_export(tmp_path)
     assert small_export(tmp_path)["rows"]["accounts"] == 0

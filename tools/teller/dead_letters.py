@@ -18,6 +18,7 @@ from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edi
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received, in_general, is_about, look
 from tools.teller.message_queues import MessageQueue, counts_of
 from tools.teller.operator import Operator, YesOption, subcommand
+from tools.teller.places import write_whole
 from tools.teller.printed_tables import Rows, fields_table, table
 from tools.teller.progress import progress_bar
 from tools.teller.redriving import Redriven, redrive
@@ -311,7 +312,7 @@ def _mended(operator: Operator, letters: dict[str, Letter], path: Path) -> dict[
                 operator.remark(problem)
             if not sys.stdin.isatty() or not typer.confirm("Edit again?", default=True, err=True):
                 raise Failure(f"nothing was sent. Wrong lines: {len(error.problems)}") from None
-            path.write_text(with_comments(text, error.problems), encoding="utf-8")
+            write_whole(path, with_comments(text, error.problems).encode())
 
 
 def _show_redriven(operator: Operator, redriven: Redriven, wanted: int) -> None:

@@ -26,7 +26,7 @@ from tools.teller.deployment import Deployment
 from tools.teller.export_rows import COLUMNS, Row, account_rows, entry_rows, types_of
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.operator import Operator, subcommand
-from tools.teller.places import at_work_on
+from tools.teller.places import at_work_on, write_whole
 from tools.teller.printed_tables import table
 from tools.teller.processes import processes
 from tools.teller.progress import progress_bar
@@ -166,19 +166,12 @@ def _export_rest(
     missing = [name for name in every if name not in state.segments]
     for name, segment in _segments(missing, executor, directory, state, items):
         state.segments[name] = segment
-        _write(kept, msgspec.json.encode(state))
+        write_whole(kept, msgspec.json.encode(state))
         progress(1)
     manifest = _manifest(directory, state)
-    _write(directory / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True).encode())
+    write_whole(directory / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True).encode())
     kept.unlink()
     return manifest
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Killed at any time, it leaves the old file or the new one."""
-    new = path.with_name(f"{path.name}.new")
-    new.write_bytes(content)
-    new.replace(path)
 
 
 def _segments(

@@ -47,17 +47,22 @@ def read_place(file: Path, beginning: Place) -> Place:
 
 
 def write_place(file: Path, place: Place) -> None:
-    """Killed at any time, it leaves the old place or the new one. Raises Failure."""
+    """Raises Failure."""
     path = path_of(file)
-    new = path.with_name(f"{path.name}.new")
     try:
-        with new.open("wb") as out:
-            out.write(msgspec.json.encode(place))
-            out.flush()
-            os.fsync(out.fileno())
-        new.replace(path)
+        write_whole(path, msgspec.json.encode(place))
     except OSError as error:
         raise Failure(f"the place in {file} can't be written to {path}: {error.strerror}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Killed at any time, or on a full disk, it leaves the old file or the new one."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    new.replace(path)
 
 
 def remove_place(file: Path) -> None:
