@@ -1,5 +1,7 @@
 """Every order of concurrent workers: what is found in a worker that isn't safe, and that all orders are tried."""
 
+import asyncio
+import contextlib
 import itertools
 import random
 import threading
@@ -243,6 +245,42 @@ def test_pauses_cost_nothing_and_let_the_others_go_on() -> None:
     assert waited == {0, 1200, 2400, 3600}
 
 
+def test_timers_of_an_event_loop_are_pauses() -> None:
+    async def patient(accounts: Accounts) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1200):
+                await asyncio.sleep(3600)
+        naive(accounts)
+
+    def worker(accounts: Accounts) -> float:
+        before = accounts.balance(), time.monotonic()
+        asyncio.run(patient(accounts))
+        return round(time.monotonic() - before[1], -2)
+
+    waited = set()
+
+    def check(accounts: Accounts, outcomes: list[Outcome]) -> None:
+        waited.update(outcome.value for outcome in outcomes)
+        none_is_lost(accounts, outcomes)
+
+    with pytest.raises(Violation, match="its pause is over"):
+        explored(worker, worker, check=check, faults=())
+    assert 1200 in waited
+
+
+def test_the_code_of_a_killed_process_has_no_outcome_of_its_own() -> None:
+    async def twice(accounts: Accounts) -> list[Any]:
+        async def touch() -> None:
+            accounts.touch("alice")
+
+        return await asyncio.gather(touch(), touch(), return_exceptions=True)
+
+    def check(_: Accounts, outcomes: list[Outcome]) -> None:
+        assert outcomes[0].was_killed or outcomes[0].value == [None, None]
+
+    assert explored(lambda accounts: asyncio.run(twice(accounts)), check=check, faults=[Fault.KILLED_AFTER]).is_complete
+
+
 def test_threads_of_a_workers_pool_are_scheduled_and_die_with_it() -> None:
     def worker(accounts: Accounts) -> list[int]:
         with ThreadPoolExecutor(2) as pool:
@@ -267,6 +305,7 @@ async def awaited(_: object, __: object = None) -> None: ...
         (lambda _: threading.Thread(target=print).start(), "a thread of its own"),
         (lambda _: [time.sleep(1) for _ in itertools.count()], "a has paused 2000 times, without a call"),
         (awaited, "would have to be awaited"),
+        (lambda accounts: accounts.touhc("alice"), "a made no call of the engine.* AttributeError"),
         (lambda _: (yield), "or iterated over"),
         (lambda: None, "too many positional arguments: expected a function of what `setup` returns"),
         (None, "None is not a callable object"),
@@ -277,9 +316,11 @@ def test_a_worker_that_no_order_can_be_tried_of_is_refused_whatever_the_check_sa
         explored(worker, check=lambda *_: None)
 
 
-def test_a_check_that_would_have_to_be_awaited_is_refused() -> None:
+def test_a_check_or_set_up_that_would_have_to_be_awaited_is_refused() -> None:
     with pytest.raises(Stuck, match="would have to be awaited"):
         explored(safe, check=awaited)
+    with pytest.raises(Stuck, match="would have to be awaited"):
+        explore(safe, setup=awaited, check=lambda *_: None)
 
 
 def test_a_budget_ends_the_search() -> None:

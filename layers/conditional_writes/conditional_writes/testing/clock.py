@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import selectors
 import threading
 import time
 from collections.abc import Iterator
@@ -49,8 +50,9 @@ class Clock:
     def simulated_time(self) -> Iterator["Clock"]:
         """`time.sleep`, `time.monotonic`, `time.time` and `datetime.now` go by this clock, in the whole process.
 
-        So do `time_ns`, `monotonic_ns`, `datetime.utcnow` and `datetime.today`. A function that was imported by its own
-        name, as by `from time import sleep`, goes by the real time; so does asyncio's loop. One clock at a time.
+        So do `time_ns`, `monotonic_ns`, `datetime.utcnow` and `datetime.today`, and asyncio's loops: where one would
+        wait for a timer, as that of `asyncio.sleep`, the time passes. A function that was imported by its own name, as
+        by `from time import sleep`, goes by the real time. One clock at a time.
         """
         if not _active.acquire(blocking=False):
             raise RuntimeError("another clock is simulated in this process")
@@ -64,6 +66,7 @@ class Clock:
                     time_ns=lambda: round(self.time() * 1e9),
                     monotonic_ns=lambda: round(self.monotonic() * 1e9),
                 ),
+                _waits_of_loops(self),
                 _methods_of_datetime(
                     now=lambda tz=None: self.now(tz),
                     utcnow=lambda: self.now(UTC).replace(tzinfo=None),  # `today` asks `time.time`
@@ -72,6 +75,23 @@ class Clock:
                 yield self
         finally:
             _active.release()
+
+
+@contextlib.contextmanager
+def _waits_of_loops(clock: Clock) -> Iterator[None]:
+    """An event loop waits in its selector: until its next timer, or without a limit for sockets and threads."""
+    select = selectors.DefaultSelector.select
+
+    def simulated(selector: selectors.DefaultSelector, timeout: float | None = None) -> Any:
+        if timeout is None or timeout <= 0:
+            return select(selector, timeout)
+        ready = select(selector, 0)
+        if not ready:
+            clock.sleep(timeout)
+        return ready
+
+    with mock.patch.object(selectors.DefaultSelector, "select", simulated):
+        yield
 
 
 @contextlib.contextmanager

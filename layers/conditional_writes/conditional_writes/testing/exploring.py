@@ -3,9 +3,9 @@
 import contextlib
 import inspect
 import logging
+import pkgutil
 import random
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, override
 from unittest import mock
@@ -24,6 +24,7 @@ START_SECONDS = 1_800_000_000.0
 SAMPLED = 200
 """The first orders that are followed by one at random: a mistake early in an order is found by chance at once."""
 MAXIMUM_SHRINKS = 500
+_PLAN = "conditional_writes.upserts.plan"
 
 type Setup[World] = Callable[[Engine], World]
 type Worker[World] = Callable[[World], Any]
@@ -66,7 +67,7 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
     `seed` says. Workers stand for processes: what they share in memory is no part of an order. Time is simulated.
 
     Raises Violation for the first order in which the check fails, after making it shorter; Stuck if a worker waits for
-    something that the schedule doesn't know, or never ends.
+    something that the schedule doesn't know, never ends, or makes no call.
     """
     runner = _Runner(workers, setup, check, tuple(map(Fault, faults)), most_faults)
     started, orders, search = time.perf_counter(), 0, Search()
@@ -75,6 +76,8 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
         while search.has_more and orders < budget:
             ran = runner.run(search.choose)
             orders += ran.was_finished
+            if orders == 1 and ran.was_finished:
+                _check_all_called(ran)
             runner.raise_if_failed(ran, orders)
             search.back()
             if orders <= SAMPLED:
@@ -156,11 +159,12 @@ class _Runner[World]:
             _ScheduledEngine(self.clock) as engine,
             mock.patch("os.urandom", chance.randbytes),
             # Depths that earlier orders have learned would decide the number of an upsert's requests.
-            mock.patch("conditional_writes.upserts.plan.recent_depths._depths", OrderedDict()),
+            mock.patch(f"{_PLAN}.recent_depths", pkgutil.resolve_name(f"{_PLAN}:RecentDepths")()),
         ):
             chance.seed("setup")
             random.seed("setup")
             world = self._setup(engine)
+            _check_has_run(world)
             chance.seed("workers")  # the same in each order, also if the set-up copies what it made for an earlier one
             random.seed("workers")
             schedule = Schedule(engine.database, engine.execute, choose, self._faults)
@@ -209,6 +213,16 @@ def _check_worker(worker: Any) -> None:
         pass  # a function in C, of which nobody knows what it takes
 
 
+def _check_all_called(ran: _Ran) -> None:
+    """Raises Stuck for a worker without a call: it fails before, or its client isn't the engine's."""
+    called = {choice.process for choice in ran.trace}
+    for number, outcome in enumerate(ran.outcomes):
+        name = chr(ord("a") + number)
+        if name not in called:
+            ended = f"raised {outcome.error!r}" if outcome.error else f"returned {outcome.value!r}"
+            raise Stuck(f"{name} made no call of the engine, so no order of it could be tried: it {ended}")
+
+
 def _bound[World](worker: Worker[World], world: World) -> Callable[[], Any]:
     def run() -> Any:
         value = worker(world)
@@ -222,7 +236,7 @@ def _check_has_run(value: Any) -> None:
     """Raises Stuck for the value of a call that didn't begin: no order of it would be tried."""
     if isinstance(value, Coroutine | Generator):
         value.close()
-        raise Stuck(f"{value!r} would have to be awaited, or iterated over: workers and checks are plain functions")
+        raise Stuck(f"{value!r} would have to be awaited, or iterated over: expected plain functions")
 
 
 @contextlib.contextmanager

@@ -170,7 +170,7 @@ class Schedule:
         self.outcomes = [Outcome(None, None)] * len(workers)
         for number, worker in enumerate(workers):
             process = Process(chr(ord("a") + number))
-            self._unstarted.append((self._thread(process), self._outcome_of(number, worker)))
+            self._unstarted.append((self._thread(process), self._outcome_of(number, process, worker)))
         try:
             return self._run()
         finally:
@@ -198,12 +198,14 @@ class Schedule:
         self._threads.append(thread)
         return thread
 
-    def _outcome_of(self, number: int, worker: Callable[[], Any]) -> Callable[[], None]:
+    def _outcome_of(self, number: int, process: Process, worker: Callable[[], Any]) -> Callable[[], None]:
         def run() -> None:
             try:
-                self.outcomes[number] = Outcome(worker(), None)
+                outcome = Outcome(worker(), None)
             except BaseException as error:  # noqa: BLE001 (it is the outcome)
-                self.outcomes[number] = Outcome(None, error)
+                outcome = Outcome(None, error)
+            # What the code of a dead process makes of Killed, as asyncio.gather does, is no outcome.
+            self.outcomes[number] = Outcome(None, Killed()) if process.is_dead else outcome
 
         return run
 
