@@ -27,6 +27,7 @@ from conditional_writes import (
     key,
     version_is,
     write,
+    write_together,
 )
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.loop import LONGEST_PAUSE_SECONDS
@@ -206,6 +207,15 @@ def test_a_single_write_without_an_answer_is_unknown_once_others_have_written(
     stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
     with pytest.raises(OutcomeUnknown, match="others have written since"):
         write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())
+
+
+def test_a_write_that_is_never_planned_again_is_unknown_and_no_conflict_if_a_try_got_no_answer(
+    stubbed_dynamodb: Stubbed,
+) -> None:
+    stubbed_dynamodb.first_fails()
+    stubbed_dynamodb.refuses("delete_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
+    with pytest.raises(OutcomeUnknown, match="others have written since"):
+        write_together(stubbed_dynamodb.client, [Delete(COUNTER, version_is(8))])
 
 
 def test_a_single_write_without_an_answer_stays_so_and_finds_its_own_effect_later(stubbed_dynamodb: Stubbed) -> None:

@@ -44,6 +44,7 @@ NOT_OF_A_KEY = r"Orders: a query's condition is made of equals, .* joined by &: 
         (Condition("size({}) = []", ("customer_id",), (3,)), NOT_OF_A_KEY),
         (Condition("{} <> []", ("customer_id",), (3,)), NOT_OF_A_KEY),
         (Condition("{} = []", ("customer_id",), (3, 4)), r"other numbers of \{\} and \[\] than of names and values"),
+        (Condition("{} = []", ("customer_id",), ()), r"other numbers of \{\} and \[\] than of names and values"),
         (at_least("order_id", 7), "a query is of one customer_id, with `equals`: use `scan` for all"),
         (begins_with("customer_id", "c-"), "a query is of one customer_id, with `equals`"),
         (at_least("customer_id", "c") & equals("order_id", 7), "a query is of one customer_id, with `equals`"),

@@ -1,13 +1,17 @@
 """Reads: many items per request. Unprocessed keys are requested again, and never taken for absent items."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from conditional_writes import Deadline, DeadlinePassed, Key, key, read
+from conditional_writes.core import steps
 from conditional_writes.core.items import to_dynamodb
-from conditional_writes.core.unconditional import read_once
+from conditional_writes.core.unconditional import read_once, read_one, read_page
+from conditional_writes.testing import Engine
 from tests.support.clock import plenty
+from tests.support.new_tables import definition
 from tests.unit.stubs import Stubbed
 
 
@@ -73,3 +77,18 @@ def test_what_was_not_processed_is_missing_if_it_is_asked_for_once(stubbed_dynam
     observed = read_once(stubbed_dynamodb.client, [order(1), order(2), order(3), order(1)], plenty())
     assert observed == {order(1): {"order_id": "o-1", "found": True}, order(3): None}
     assert keys_asked_for(stubbed_dynamodb) == [3]
+
+
+def test_if_botocore_changes_the_event_that_the_items_are_taken_at_it_reads_them_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steps, "take_found", lambda **_: None)
+    one, none = key("orders", order_id="o-1"), key("orders", order_id="o-2")
+    item = {"order_id": "o-1", "amount": Decimal("1.5")}
+    with Engine() as engine:
+        client = engine.client()
+        client.create_table(**definition("orders", {"order_id": "S"}))
+        engine.resource().Table("orders").put_item(Item=item)
+        assert [read_one(client, each, plenty()) for each in (one, none)] == [item, None]
+        assert read(client, [one, none], plenty()) == {one: item, none: None}
+        assert read_page(client, "scan", {"TableName": "orders"}) == ([item], None)
