@@ -1,6 +1,8 @@
 """Edges that only a mutant showed: limits that are met exactly, and values that others hold us to."""
 
+import copy
 import itertools
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -269,3 +271,8 @@ def test_an_erasure_takes_what_it_supersedes_along() -> None:
     ]
     assert in_requests_from_any_on([erasure(AS_OF), late]) == [[erasure(AS_OF)], [late]]
     assert in_requests_from_any_on([late]) == [[late]]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda entry: pickle.loads(pickle.dumps(entry))])
+def test_a_removal_stays_one_in_a_copy_and_in_another_process(copied: Callable[[MapEntry], MapEntry]) -> None:
+    assert copied(erasure(datetime.now(UTC))).value is REMOVED

@@ -16,6 +16,10 @@ class _Removed:
     def __repr__(self) -> str:
         return "REMOVED"
 
+    def __reduce__(self) -> str:
+        """By its name: a copy, or another process, has the same one."""
+        return "REMOVED"
+
 
 REMOVED: Final = _Removed()
 """As a value: removes the entry, or the map. With `as_of` its clock stays, so that no earlier write undoes it."""
