@@ -31,7 +31,7 @@ from conditional_writes import (
 from conditional_writes.locks import Locks
 from conditional_writes.testing import Engine
 from conditional_writes.testing.wire import Call
-from conditional_writes.upserts import MapEntry, upsert
+from conditional_writes.upserts import MapEntry, erasure, upsert
 from tests.support.new_tables import definition
 from tests.unit.stubs import Stubbed
 
@@ -219,3 +219,16 @@ def test_threads_that_share_pages_get_each_item_once() -> None:
         pages = orders.scan(page_size=2)
         got = [order["order_id"] for part in pool.map(list, [pages, pages]) for order in part]
     assert sorted(got) == [f"o-{number}" for number in range(6)]
+
+
+def test_an_item_that_an_upsert_makes_or_erases_has_the_fields_of_its_key() -> None:
+    with Engine() as engine:
+        client = engine.client()
+        client.create_table(**definition("Shop", {"pk": "S"}))
+        customers = VersionedTable(client, "Shop", "pk", templates={"pk": "CUSTOMER#{customer_id}"})
+        customers.upsert("c-1", entries=[MapEntry(("seen", "a"), 1)])
+        assert customers.get("c-1")["customer_id"] == "c-1"
+        customers.upsert("c-1", entries=[erasure(datetime.now(UTC))])
+        assert customers.get("c-1").keys() == {"pk", "customer_id", "version"}
+        with pytest.raises(ValueError, match="customer_id can't hold entries: it is part of the key"):
+            customers.upsert("c-1", entries=[MapEntry(("customer_id", "a"), 1)])

@@ -1,8 +1,8 @@
 """Upserts of map entries: the item, the map, or any map around it may be missing, and others write at the same time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes.core.items import Key
 from conditional_writes.core.steps import Deadline, Steps, blocking, steps
@@ -43,6 +43,7 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     entries: Iterable[MapEntry],
     *,
     version_attribute: str | None = None,
+    fields: Mapping[str, Any] = {},
     forget_after: timedelta | None = None,
     deadline: Deadline | None = None,
 ) -> Steps[Upserted]:
@@ -62,7 +63,8 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
 
     With `version_attribute` each request counts as a new version of the item. In a table of versioned items it is
     needed: without it a `VersionedTable.save` of the whole map, by a writer that loaded the item before, replaces the
-    map and its new entries.
+    map and its new entries. An item that lacks some of the `fields` gets these: `VersionedTable.upsert` gives those of
+    its templates.
 
     Raises NotAMap, NotAnEntry, ItemTooLarge, DeadlinePassed, OutcomeUnknown, ValueError for an invalid entry, and
     botocore's errors.
@@ -74,6 +76,7 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
         key,
         entries,
         version_attribute=version_attribute,
+        fields=fields,
         forget_after=forget_after,
         deadline=deadline,
     )

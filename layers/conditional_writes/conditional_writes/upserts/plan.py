@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -116,6 +116,7 @@ class UpsertInRequests:
         entries: Iterable[MapEntry],
         *,
         version_attribute: str | None = None,
+        fields: Mapping[str, Any] = {},
         forget_after: timedelta | None = None,
         deadline: Deadline | None = None,
     ) -> None:
@@ -124,8 +125,10 @@ class UpsertInRequests:
         latest = winning(key, entries)
         if any(entry.path[:1] == (version_attribute,) for entry in latest):
             raise ValueError(f"{key}: {version_attribute} can't hold entries: it is the version")
+        if held := sorted({entry.path[0] for entry in latest if entry.path} & fields.keys()):
+            raise ValueError(f"{key}: {held[0]} can't hold entries: it is part of the key")
         self._client, self._deadline = client, deadline_or_default(deadline)
-        self._planner = _Planner(key, version_attribute, _forgotten_before(forget_after))
+        self._planner = _Planner(key, version_attribute, fields, _forgotten_before(forget_after))
         self.pending = in_requests_from_any_on(latest)
 
     def __iter__(self) -> Iterator[Progress]:
@@ -184,6 +187,7 @@ class _Planner(NamedTuple):
 
     key: Key
     version_attribute: str | None
+    fields: Mapping[str, Any]
     forget_before: str | None
 
     def plan(self, pending: Sequence[Sequence[MapEntry]], observed: Observed) -> Plan[_Done]:
@@ -272,7 +276,7 @@ class _Planner(NamedTuple):
 
     def _kept_by_erasures(self) -> list[str]:
         version = [self.version_attribute, VERSION_ID] if self.version_attribute else []
-        return [*dict(self.key.attributes), *version]
+        return [*dict(self.key.attributes), *self.fields, *version]
 
     def _tidying(self, tidy: Tidied, superseded: Sequence[MapEntry]) -> Plan[_Done]:
         """Others may set entries at the same time. Of several that tidy the item one succeeds."""
@@ -283,7 +287,7 @@ class _Planner(NamedTuple):
         return self._planned(_Done([], superseded), edit)
 
     def _planned(self, done: _Done, edit: Edit) -> Plan[_Done]:
-        return Plan(done, [edit.update(self.key, self.version_attribute)])
+        return Plan(done, [edit.update(self.key, self.version_attribute)._replace(defaults=self.fields)])
 
 
 def _depth(item: Item, path: MapPath) -> int:

@@ -170,6 +170,7 @@ class VersionedTable(VersionedWrites["DynamoDBClient"]):
             self.key(*key_values),
             entries,
             version_attribute=self._version,
+            fields=self._fields_of(key_values),
             forget_after=forget_after,
             deadline=deadline,
         )

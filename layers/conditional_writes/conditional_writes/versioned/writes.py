@@ -156,13 +156,15 @@ class VersionedWrites[Client]:
             raise ValueError(f"{key}: expected attributes to add to, each once, got {names}")
         self._check_removed(key, names, "add")
         added = {self._version: 1, **numbers}
-        # An item that is created has the fields of its key, as one that is saved.
-        fields = {
-            name: each for name, each in zip(self._key_fields, key_values, strict=True) if name not in self._key_names
-        }
+        fields = self._fields_of(key_values)
         return Update(
             key, {}, when, added=added, makes_version=True, appended=appended, defaults={**fields, **defaults}
         )
+
+    def _fields_of(self, key_values: Iterable[Any]) -> Item:
+        """The fields of the templates. An item that is created without a save has them, too."""
+        pairs = zip(self._key_fields, key_values, strict=True)
+        return {name: value for name, value in pairs if name not in self._key_names}
 
     def deleting(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same. Raises ValueError if a checked item wasn't loaded."""
