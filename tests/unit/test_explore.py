@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import pickle
 import random
 import threading
 import time
@@ -72,6 +73,7 @@ def test_a_lost_update_is_found_made_short_and_found_again_by_its_script() -> No
         explored(naive, naive, check=none_is_lost)
     assert len(found.value.script.split()) <= 2
     assert "GetItem Accounts alice" in str(found.value)
+    assert str(pickle.loads(pickle.dumps(found.value))) == str(found.value)  # another process gets it
     for _ in range(5):
         with pytest.raises(Violation, match=found.value.why.split("\n")[0][:20]):
             replay(found.value.script, naive, naive, setup=Accounts, check=none_is_lost)

@@ -43,9 +43,14 @@ class Violation(AssertionError):
     """An order in which the check fails. `script` runs it again: `replay(script, …)` with the same workers."""
 
     def __init__(self, script: str, why: str, trace: Sequence[Choice], orders: int) -> None:
-        steps = "\n".join(f"  {choice.thread:<3} {choice.shown}" for choice in trace)
-        super().__init__(f"{why}\nin order {orders}, here made shorter:\n{steps}\nagain: replay({script!r}, …)")
+        super().__init__(script, why, trace, orders)
         self.script, self.why, self.orders = script, why, orders
+
+    @override
+    def __str__(self) -> str:
+        script, why, trace, orders = self.args
+        steps = "\n".join(f"  {choice.thread:<3} {choice.shown}" for choice in trace)
+        return f"{why}\nin order {orders}, here made shorter:\n{steps}\nagain: replay({script!r}, …)"
 
 
 def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
