@@ -23,6 +23,7 @@ from conditional_writes import (
     Plan,
     Put,
     VersionedTable,
+    equals,
     key,
     read,
     write,
@@ -232,3 +233,16 @@ def test_an_item_that_an_upsert_makes_or_erases_has_the_fields_of_its_key() -> N
         assert customers.get("c-1").keys() == {"pk", "customer_id", "version"}
         with pytest.raises(ValueError, match="customer_id can't hold entries: it is part of the key"):
             customers.upsert("c-1", entries=[MapEntry(("customer_id", "a"), 1)])
+
+
+def test_a_page_with_an_element_that_cant_be_made_loses_none_of_the_others() -> None:
+    with Engine() as engine:
+        client = engine.client()
+        client.create_table(**definition("Orders", {"customer_id": "S", "number": "N"}))
+        orders = VersionedTable(client, "Orders", "customer_id", "number")
+        orders.put_many({"customer_id": "c-1", "number": number} for number in range(3))
+        pages = orders.query(equals("customer_id", "c-1")).each(lambda order: 1 // (order["number"] - 1))
+        for _ in range(2):
+            with pytest.raises(ArithmeticError):
+                pages.page()
+        assert next(pages) == -1

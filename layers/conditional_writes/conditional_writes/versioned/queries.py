@@ -100,7 +100,11 @@ class PagesToRead[Element]:
 
     def _rest(self) -> Page[Element]:
         last = (self._following or {}).get("ExclusiveStartKey")
-        return Page([*map(self._made, self._left)], last and token_of(last))
+        left = [*self._left]
+        self._left = iter(left)  # still, if one of them can't be made
+        page = Page([*map(self._made, left)], last and token_of(last))
+        self._left = iter(())
+        return page
 
 
 class Pages[Element](PagesToRead[Element], Iterator[Element]):
