@@ -108,7 +108,7 @@ class Operator:
             raise Failure("nothing was changed", "NOT_AGREED")
 
     def fail(self, failure: Failure) -> None:
-        """Says why. The answer in JSON is one object: what fails after it is told on the standard error."""
+        """Says why. The answer in JSON is one object: a failure after it is told on the standard error."""
         if self.as_json and not self._has_answered:
             with contextlib.suppress(Failure):
                 self.show({"error": {"code": failure.code, "reason": "\n".join([failure.reason, *failure.details])}})
@@ -119,7 +119,7 @@ class Operator:
 
 @contextlib.contextmanager
 def _answering() -> Iterator[None]:
-    """What is printed is written at the end. Raises Failure if it can't be, and BrokenPipeError if its reader has gone.
+    """Writes at the end what was printed. Raises Failure if it can't be, and BrokenPipeError if its reader has gone.
 
     The rest of it goes nowhere then: Python would try to write it once more in the end.
     """

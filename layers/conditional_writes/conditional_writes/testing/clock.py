@@ -50,9 +50,10 @@ class Clock:
     def simulated_time(self) -> Iterator["Clock"]:
         """`time.sleep`, `time.monotonic`, `time.time` and `datetime.now` go by this clock, in the whole process.
 
-        So do `time_ns`, `monotonic_ns`, `datetime.utcnow` and `datetime.today`, and asyncio's loops: where one would
-        wait for a timer, as that of `asyncio.sleep`, the time passes. A function that was imported by its own name, as
-        by `from time import sleep`, goes by the real time. One clock at a time.
+        So do `time_ns`, `monotonic_ns`, `datetime.utcnow` and `datetime.today`, and asyncio's loops: if one would
+        wait for a timer, as that of `asyncio.sleep`, the time passes, even if a socket or a thread has yet to
+        answer. A function that was imported by its own name, as by `from time import sleep`, goes by the real time. One
+        clock at a time.
         """
         if not _active.acquire(blocking=False):
             raise RuntimeError("another clock is simulated in this process")

@@ -204,7 +204,7 @@ class Schedule:
                 outcome = Outcome(worker(), None)
             except BaseException as error:  # noqa: BLE001 (it is the outcome)
                 outcome = Outcome(None, error)
-            # What the code of a dead process makes of Killed, as asyncio.gather does, is no outcome.
+            # A dead process has no other outcome, whatever its code makes of Killed, as asyncio.gather does.
             self.outcomes[number] = Outcome(None, Killed()) if process.is_dead else outcome
 
         return run
