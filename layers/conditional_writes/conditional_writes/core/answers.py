@@ -182,7 +182,7 @@ def received() -> Generator[None, bytes, Answer]:
         begun += piece
     if b"\r\n\r\n" not in begun and len(begun) < MAXIMUM_HEAD_BYTES:
         raise http.client.RemoteDisconnected("the connection was closed before the end of an answer's headers")
-    head = PLAIN_HEAD.match(begun)
+    head = PLAIN_HEAD.match(begun, 0, MAXIMUM_HEAD_BYTES)  # however it came in pieces
     fields = [line.partition(":") for line in head[2].decode("latin-1").split("\r\n")[:-1]] if head else []
     headers = {name.lower(): value.strip() for name, _, value in fields}
     is_plain = (
