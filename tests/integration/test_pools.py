@@ -73,12 +73,16 @@ def deliver_until_done(bank: Bank, worker: int, bodies: list[Body]) -> int:
 
 @pytest.fixture
 def loaded(bank: Bank) -> Iterator[Bank]:
-    """After the load: workers were killed before and after one of ten calls, until each batch was done."""
-    chance = random.Random(7)
+    """After the load: workers were killed before and after one of ten calls, until each batch was done.
+
+    At most ten kills for each worker: the more conflicts a try has, the more calls, and the less likely is its end.
+    """
+    chance, kills_left = random.Random(7), itertools.repeat(None, 10 * WORKERS)
 
     def maybe_kill(**_: Any) -> None:
         if chance.random() < 0.1:
-            raise Killed
+            for _ in kills_left:
+                raise Killed
 
     moments = [f"{moment}.dynamodb" for moment in ("before-call", "after-call")]
     for client, moment in itertools.product(bank.clients[:WORKERS], moments):
