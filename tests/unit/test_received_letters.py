@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
@@ -116,19 +116,25 @@ def test_what_was_deleted_is_not_given_back_and_what_was_not_is_counted() -> Non
     assert list(queues.letters) == ["l-1"]
 
 
+def killing(bodies: Iterable[str], at: int, when: str) -> Queues:
+    """The queues of these letters, whose user is killed "before" or "after" this call."""
+    queues = Queues(*bodies)
+
+    def kill(_: str) -> None:
+        if queues.calls == at:
+            raise Killed
+
+    setattr(queues, when, kill)
+    return queues
+
+
 def test_a_redrive_that_is_killed_at_any_call_loses_no_letter_and_leaves_none() -> None:
     bodies = [str(number) for number in range(25)]
     unharmed = Queues(*bodies)
     redriven(unharmed)
     assert (sorted(unharmed.sent), unharmed.letters) == (sorted(bodies), {})
     for at, when in itertools.product(range(1, unharmed.calls + 1), ("before", "after")):
-        queues = Queues(*bodies)
-
-        def kill(_: str, queues: Queues = queues, at: int = at) -> None:
-            if queues.calls == at:
-                raise Killed
-
-        setattr(queues, when, kill)
+        queues = killing(bodies, at, when)
         with pytest.raises(Killed):
             redriven(queues)
         queues.clock.advance(3600)  # the visibility timeout ends
@@ -151,13 +157,7 @@ def test_letters_are_dropped_only_after_the_answer_has_them_however_it_is_killed
     unharmed = Queues(*bodies)
     assert (sorted(dropped(unharmed)), unharmed.letters) == (sorted(bodies), {})
     for at, when in itertools.product(range(1, unharmed.calls + 1), ("before", "after")):
-        queues = Queues(*bodies)
-
-        def kill(_: str, queues: Queues = queues, at: int = at) -> None:
-            if queues.calls == at:
-                raise Killed
-
-        setattr(queues, when, kill)
+        queues = killing(bodies, at, when)
         assert {*dropped(queues), *(letter.body for letter in queues.letters.values())} == set(bodies)
 
 
