@@ -13,13 +13,12 @@ from ledger.core.rules import (
     Decision,
     RejectionReason,
     StandIn,
-    UnsoundDecision,
-    check_effects,
     forced,
     moved,
     moved_whatever_the_limit,
     too_much_for,
 )
+from ledger.core.transaction_types.base import UnsoundDecision, check_effects
 from ledger.core.values import normalized
 from tests.support.numbers import exact_numbers
 from tests.support.rules import fits_dynamodb

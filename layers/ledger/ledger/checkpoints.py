@@ -23,7 +23,7 @@ from conditional_writes.core.unconditional import projection, read_one, read_pag
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.mismatches import quoted, quoted_id
 from ledger.core.totals import CHARACTERS, HashTree, Turnovers, hash_of, hash_of_values
-from ledger.core.values import attribute, version
+from ledger.core.values import attribute
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -118,7 +118,7 @@ def _turnovers(item: Item) -> Turnovers | None:
 
 def tree_in(checkpoint: Item) -> HashTree:
     """The tree of the account's seals. Raises KeyError, TypeError or ValueError for an item that is no checkpoint."""
-    size, peaks = version(checkpoint, "version"), attribute(checkpoint, "peaks", list)
+    size, peaks = attribute(checkpoint, "version", int), attribute(checkpoint, "peaks", list)
     if len(peaks) != size.bit_count() or not all(isinstance(peak, str) for peak in peaks):
         raise ValueError(f"peaks: expected {size.bit_count()} texts")
     return HashTree(size, tuple(peaks))

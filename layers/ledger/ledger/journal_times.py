@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from ledger.core.accounts import Account, time_of
-from ledger.core.values import version
+from ledger.core.values import attribute
 from ledger.table_reading import JournalVersions
 
 
@@ -57,7 +57,7 @@ def boundary(
 
 def _narrowed(found: Boundary, items: Iterable[Item], time: datetime) -> Boundary:
     for item in items:
-        number = version(item, "account_version")
+        number = attribute(item, "account_version", int)
         if number == found.before:
             found = found._replace(entries=[*found.entries, item])
         elif found.before < number < found.after:

@@ -27,7 +27,7 @@ from ledger.core.mismatches import MOST_MISMATCHES, Mismatch, quoted_id
 from ledger.core.replay import Needs, Replay
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.totals import SUMS, HashTree, ReversalSum, Turnover, Turnovers, number_of
-from ledger.core.values import version
+from ledger.core.values import attribute
 from ledger.table_reading import AWS_ERRORS, MOST_TABLE_PAGES, IndexIsLate, JournalSurroundings, JournalVersions
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables
 from workers.parallel import in_parallel
@@ -350,7 +350,7 @@ def _id(entry: JournalEntry) -> tuple[int, str]:
 
 
 def _id_in(item: Item) -> tuple[int, str]:
-    return version(item, "account_version"), item["transaction_id"]
+    return attribute(item, "account_version", int), item["transaction_id"]
 
 
 def _sum(so_far: int, items: Iterable[Item]) -> int:

@@ -13,7 +13,7 @@ from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, tota
 from ledger.core.interest import Interest, interest_from_item, interest_item
 from ledger.core.limits import AccountLimit, Limits, Of, in_period, limits_from_item, limits_item
 from ledger.core.pools import Pool
-from ledger.core.values import WIDE, attribute, format_decimal, version
+from ledger.core.values import WIDE, attribute, format_decimal
 
 CLOCK_SKEW = timedelta(seconds=5)
 """The largest difference between two workers' clocks. A time that is further ahead is a mistake.
@@ -145,11 +145,11 @@ def account_from_item(item: dict[str, Any]) -> Account:
         overdraft_limit=attribute(item, "overdraft_limit", Decimal),
         currency=attribute(item, "currency", str),
         status=AccountStatus(item["status"]),
-        version=version(item, "version"),
+        version=attribute(item, "version", int),
         posted_at=attribute(item, "posted_at", str) if "posted_at" in item else None,
         held=attribute(item, "held", Decimal) if "held" in item else Decimal(0),
         holds=holds_from_item(attribute(item, "holds", dict)) if "holds" in item else None,
-        decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
+        decimal_places=attribute(item, "decimal_places", int) if "decimal_places" in item else None,
         seal=attribute(item, "seal", str) if "seal" in item else "",
         frozen=_frozen(attribute(item, "frozen", dict)) if "frozen" in item else Frozen(),
         interest=interest_from_item(attribute(item, "interest", dict)) if "interest" in item else Interest(),
@@ -167,7 +167,7 @@ def _most(limit: AccountLimit, account: Account) -> Decimal:
 
 
 def _pool(item: dict[str, Any]) -> Pool:
-    return Pool(*(version(item, name) for name in Pool.__struct_fields__))
+    return Pool(*(attribute(item, name, int) for name in Pool.__struct_fields__))
 
 
 def _frozen(item: dict[str, Any]) -> Frozen:

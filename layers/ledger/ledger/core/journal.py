@@ -26,7 +26,7 @@ from ledger.core.decoding import OTHER_SIDE
 from ledger.core.limits import Exceeded, exceeded_from_item
 from ledger.core.pools import on_shard
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
-from ledger.core.values import attribute, format_decimal, version
+from ledger.core.values import attribute, format_decimal
 
 FORMAT = 2
 """Of the entries that this release writes and reads. It changes when an earlier release would misread an entry."""
@@ -202,7 +202,7 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
 
     An entry of another format is none: a later release may have written it, and only that one reads it right.
     """
-    if (found := version(item, "format")) != FORMAT:
+    if (found := attribute(item, "format", int)) != FORMAT:
         raise ValueError(f"format: expected {FORMAT}, got {found}: a later release of Teller may have written it")
     account_id, transaction_id, request = item["account_id"], item["transaction_id"], attribute(item, "request", dict)
     home_account_id = account_id
@@ -215,7 +215,7 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
         transaction_id=transaction_id,
         request=request,
         sender=Sender(_sent(item, "sent"), _sent(item, "first_sent") if "first_sent" in item else None),
-        rules=version(item, "rules"),
+        rules=attribute(item, "rules", int),
         seal=attribute(item, "seal", str),
         shards=_shards(attribute(item, "shards", dict)) if "shards" in item else {},
         outcome=Outcome(
@@ -223,11 +223,11 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
             reason=attribute(item, "reason", str) if "reason" in item else None,
             amount=attribute(item, "amount", Decimal),
             balance_after=attribute(item, "balance_after", Decimal),
-            account_version=version(item, "account_version"),
+            account_version=attribute(item, "account_version", int),
             posted_at=attribute(item, "posted_at", str),
             currency=attribute(item, "currency", str),
             held_after=attribute(item, "held_after", Decimal) if "held_after" in item else Decimal(0),
-            decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
+            decimal_places=attribute(item, "decimal_places", int) if "decimal_places" in item else None,
             reversal=reversal_from_item(attribute(item, "reversal", dict)) if "reversal" in item else None,
             rejecting_account_id=(
                 attribute(item, "rejecting_account_id", str) if "rejecting_account_id" in item else None
@@ -241,7 +241,7 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
 
 
 def _shards(item: dict[str, Any]) -> dict[str, int]:
-    return {name: version(item, name) for name in item}
+    return {name: attribute(item, name, int) for name in item}
 
 
 def _sent(item: dict[str, Any], name: str) -> Sent:

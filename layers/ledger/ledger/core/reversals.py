@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ledger.core.values import attribute, version
+from ledger.core.values import attribute
 
 
 class Reversal(Struct, frozen=True):
@@ -74,7 +74,7 @@ def reversal_from_item(item: dict[str, Any]) -> Reversal:
     others = attribute(item, "other_account_ids", list) if "other_account_ids" in item else []
     if not all(isinstance(account_id, str) for account_id in others):
         raise TypeError("other_account_ids: expected texts")
-    return Reversal(version(item, "number"), attribute(item, "reversed_after", Decimal), tuple(others))
+    return Reversal(attribute(item, "number", int), attribute(item, "reversed_after", Decimal), tuple(others))
 
 
 def reversed_item(transaction: Reversed) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def reversed_item(transaction: Reversed) -> dict[str, Any]:
 
 def reversed_from_item(item: dict[str, Any]) -> Reversed:
     """Raises KeyError, TypeError or ValueError for an item that is none of the Reversals table."""
-    amount, number = attribute(item, "amount", Decimal), version(item, "version")
+    amount, number = attribute(item, "amount", Decimal), attribute(item, "version", int)
     if amount <= 0 or number == 0:  # it is written with the first reversal; otherwise more than is left would be
         raise ValueError(f"amount, version: expected what was reversed, and how often, got {amount}, {number}")
     return Reversed(
@@ -100,5 +100,5 @@ def reversed_from_item(item: dict[str, Any]) -> Reversed:
         amount=amount,
         number=number,
         reversed_by=attribute(item, "reversed_by", str),
-        account_version=version(item, "account_version"),
+        account_version=attribute(item, "account_version", int),
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.limits import Exceeded, first_exceeded
 from ledger.core.reversals import Reversal
-from ledger.core.values import EXACT, WIDE
+from ledger.core.values import EXACT
 
 RULES = 1
 """The number of the rule set that decides now. Each journal entry has that of the one that decided it."""
@@ -169,36 +169,3 @@ def too_much_for(balance: Decimal) -> Decimal:
 
 
 _LARGE = Decimal("1E+125")
-
-
-class UnsoundDecision(Exception):
-    """A decision that no rule may make. The text says why, and has no amounts."""
-
-
-def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None], after: Sequence[Account]) -> None:
-    """Raises UnsoundDecision unless each balance changes by the decision's amount, the amounts on several accounts sum
-    to zero in each currency, and no account is left below its limit with less available than before, but for interest
-    that was due.
-
-    A guard against a wrong rule: what an account below its limit gets is posted, and what it has may not become less.
-    An account that is opened may be below its limit: it may be imported so.
-    """
-    sums: dict[str, Decimal] = {}
-    for decision, one, other in zip(decisions, before, after, strict=True):
-        sums[other.currency] = WIDE.add(sums.get(other.currency, Decimal(0)), decision.amount)
-        balance = one.balance if one else Decimal(0)
-        if decision.balance != WIDE.add(balance, decision.amount):
-            raise UnsoundDecision(f"account {other.account_id!r}: its balance wouldn't change by the entry's amount")
-        lowest = min(one.available, Decimal(0)) if one else other.available
-        if decision.is_forced:
-            continue
-        if other.available < lowest and other.available < WIDE.subtract(lowest, _interest_charged(one, other)):
-            raise UnsoundDecision(f"account {other.account_id!r} would be below its limit, with less than before")
-    if len(decisions) > 1 and any(sums.values()):
-        raise UnsoundDecision("the amounts on the transaction's accounts wouldn't sum to zero in each currency")
-
-
-def _interest_charged(before: Account | None, after: Account) -> Decimal:
-    """The amount that was due, and is no longer."""
-    due = before.at(after.posted_at or "").interest.due if before else Decimal(0)
-    return max(WIDE.subtract(due, after.interest.due), Decimal(0))

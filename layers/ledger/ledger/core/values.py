@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
-from typing import Any
+from typing import Any, cast
 
 EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Underflow])
 """Arithmetic with DynamoDB's numbers: 38 digits, 1E-130 to 9.9E+125. An inexact result raises.
@@ -73,16 +73,16 @@ def format_decimal(number: Decimal) -> str:
 
 
 def attribute[Value](item: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
-    """The attribute, of this type. Raises KeyError and TypeError."""
+    """The attribute, of this type; for `int` a whole number of 0 or more. Raises KeyError, TypeError and ValueError."""
     value = item[name]
+    if kind is int:
+        return cast("Value", _whole(name, value))
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
     return value
 
 
-def version(item: Mapping[str, Any], name: str) -> int:
-    """The attribute, a whole number of 0 or more. Raises KeyError, TypeError and ValueError."""
-    number = item[name]
+def _whole(name: str, number: Any) -> int:
     if not isinstance(number, int | Decimal):
         raise TypeError(f"{name}: expected Decimal, got {type(number).__name__}")
     whole = int(number)

@@ -20,8 +20,8 @@ from ledger.core.limits import Limits, Of, counted
 from ledger.core.pools import NUMBERS_OF_SHARDS, Pool, on_shard, shards_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed
-from ledger.core.rules import Decision, RejectionReason, StandIn, all_rejected, check_effects
-from ledger.core.values import decimal_places, exact, format_decimal
+from ledger.core.rules import Decision, RejectionReason, StandIn, all_rejected
+from ledger.core.values import WIDE, decimal_places, exact, format_decimal
 
 CURRENCY_PATTERN = r"^[A-Z]{3}\Z"
 Currency = Annotated[str, msgspec.Meta(pattern=CURRENCY_PATTERN)]
@@ -346,6 +346,39 @@ def outcome_of(decision: Decision, after: Account) -> Outcome:
         rejecting_account_id=decision.rejecting_account_id,
         exceeded=decision.exceeded,
     )
+
+
+class UnsoundDecision(Exception):
+    """A decision that no rule may make. The text says why, and has no amounts."""
+
+
+def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None], after: Sequence[Account]) -> None:
+    """Raises UnsoundDecision unless each balance changes by the decision's amount, the amounts on several accounts sum
+    to zero in each currency, and no account is left below its limit with less available than before, but for interest
+    that was due.
+
+    A guard against a wrong rule: what an account below its limit gets is posted, and what it has may not become less.
+    An account that is opened may be below its limit: it may be imported so.
+    """
+    sums: dict[str, Decimal] = {}
+    for decision, one, other in zip(decisions, before, after, strict=True):
+        sums[other.currency] = WIDE.add(sums.get(other.currency, Decimal(0)), decision.amount)
+        balance = one.balance if one else Decimal(0)
+        if decision.balance != WIDE.add(balance, decision.amount):
+            raise UnsoundDecision(f"account {other.account_id!r}: its balance wouldn't change by the entry's amount")
+        lowest = min(one.available, Decimal(0)) if one else other.available
+        if decision.is_forced:
+            continue
+        if other.available < lowest and other.available < WIDE.subtract(lowest, _interest_charged(one, other)):
+            raise UnsoundDecision(f"account {other.account_id!r} would be below its limit, with less than before")
+    if len(decisions) > 1 and any(sums.values()):
+        raise UnsoundDecision("the amounts on the transaction's accounts wouldn't sum to zero in each currency")
+
+
+def _interest_charged(before: Account | None, after: Account) -> Decimal:
+    """The amount that was due, and is no longer."""
+    due = before.at(after.posted_at or "").interest.due if before else Decimal(0)
+    return max(WIDE.subtract(due, after.interest.due), Decimal(0))
 
 
 def check_decimals(field: str, number: Decimal, account: Account) -> None:
