@@ -189,10 +189,7 @@ _KINDS: dict[str, tuple[_Listed, _Remove]] = {
         lambda place: [each["FunctionName"] for each in _pages(place, "lambda", "list_functions", "Functions")],
         _remove_function,
     ),
-    "roles": (
-        lambda place: [each["RoleName"] for each in _pages(place, "iam", "list_roles", "Roles")],
-        _remove_role,
-    ),
+    "roles": (lambda place: [each["RoleName"] for each in _pages(place, "iam", "list_roles", "Roles")], _remove_role),
     "buckets": (
         lambda place: [each["Name"] for each in place.client("s3").list_buckets(Prefix=PREFIX)["Buckets"]],
         lambda place, name: _remove_bucket(place.client("s3"), name),

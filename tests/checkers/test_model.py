@@ -8,27 +8,12 @@ from msgspec.structs import replace
 
 from tests.checkers.books import Books
 from tests.checkers.model import Delivery, Expected, Limits, predict, surprises, wrong_dispositions
-from tests.checkers.small_books import (
-    HOLD,
-    JUNK,
-    OPEN_A,
-    OPEN_B,
-    PAY,
-    REVERSE_TRANSFER,
-    SPEND,
-    TRANSFER,
-    VOID,
-    post,
-)
+from tests.checkers.small_books import HOLD, JUNK, OPEN_A, OPEN_B, PAY, REVERSE_TRANSFER, SPEND, TRANSFER, VOID, post
 
 BEFORE = post(Books({}, {}), OPEN_A, PAY)
 TO_NOBODY = PAY.replace('"a"', '"nobody"')
 OTHER_PAY = PAY.replace("50", "51")
-BATCH = [
-    Delivery(SPEND),
-    Delivery(PAY, deliveries=2),
-    *map(Delivery, (OTHER_PAY, JUNK, TO_NOBODY, OPEN_B)),
-]
+BATCH = [Delivery(SPEND), Delivery(PAY, deliveries=2), *map(Delivery, (OTHER_PAY, JUNK, TO_NOBODY, OPEN_B))]
 LIMITS = Limits(waits=4, begun=5)
 
 

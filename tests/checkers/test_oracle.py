@@ -19,14 +19,7 @@ from ledger.core.holds import OpenHold
 from ledger.core.reason_codes import InvalidMessage, NotYet
 from ledger.core.reversals import Reversed
 from ledger.core.rules import Decision
-from ledger.core.transaction_types import (
-    TRANSACTION_TYPES,
-    CloseAccount,
-    ExpireHold,
-    Transaction,
-    Transfer,
-    decode,
-)
+from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, Transaction, Transfer, decode
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations

@@ -29,10 +29,7 @@ BODIES = [
     FUTURE,
     "junk",
 ]
-LETTERS = [
-    DeadLetter(FUTURE, "as_of: later than the message was sent"),
-    DeadLetter("junk", "body: expected JSON"),
-]
+LETTERS = [DeadLetter(FUTURE, "as_of: later than the message was sent"), DeadLetter("junk", "body: expected JSON")]
 
 
 def sound_profiles() -> Profiles:

@@ -102,12 +102,7 @@ def _run(
         console.print(f"left out, for it is skipped, or fails without a mutant: {test}", markup=False)
 
     table = Table(
-        Column("Module", overflow="fold"),
-        "Mutants",
-        "Killed",
-        "Survivors, judged",
-        "Survivors, new",
-        title="Mutants",
+        Column("Module", overflow="fold"), "Mutants", "Killed", "Survivors, judged", "Survivors, new", title="Mutants"
     )
     known = Counter(mutant.path for mutant in chosen if mutant.name in skipped)
     known += Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name in judged)

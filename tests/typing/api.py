@@ -58,10 +58,7 @@ assert_type(orders.query(of_one & between("order_id", 7, 9), matching=noted), Pa
 orders.query(equals("status", "NEW"), index="by_status", descending=True, page_size=5, deadline=Deadline.after(1))
 assert_type(orders.query(of_one, index="by_status", after="token").page(), Page[VersionedItem])
 assert_type(orders.scan(consistent=True, after=orders.key("c-1", 7), segment=(0, 4)), Pages[VersionedItem])
-assert_type(
-    orders.upsert("c-1", 7, entries=[MapEntry(("lines", "a"), 1)], forget_after=timedelta(days=1)),
-    Upserted,
-)
+assert_type(orders.upsert("c-1", 7, entries=[MapEntry(("lines", "a"), 1)], forget_after=timedelta(days=1)), Upserted)
 
 
 def pay(item: VersionedItem | None) -> Item:

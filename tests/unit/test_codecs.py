@@ -525,11 +525,7 @@ def table_of(model: Any) -> ModelTable[Any]:
 
 
 @pytest.mark.parametrize(
-    ("model", "path"),
-    [
-        (Counting(7), "it"),
-        (Trimmed.model_construct(number=7, it={"a": "bc"}), "it.a"),
-    ],
+    ("model", "path"), [(Counting(7), "it"), (Trimmed.model_construct(number=7, it={"a": "bc"}), "it.a")]
 )
 def test_a_model_that_would_be_loaded_as_another_is_not_written(model: Any, path: str) -> None:
     with pytest.raises(Misfit, match=f"{path} would be loaded as another value than the one that is saved"):

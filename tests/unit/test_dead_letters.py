@@ -77,8 +77,7 @@ def test_a_letter_stays_in_the_group_of_its_message(stubbed_sqs: Stubbed) -> Non
 
 
 @pytest.mark.parametrize(
-    ("number", "reason"),
-    [(7, "why"), (10, "why (left out, as SQS allows ten message attributes: a7, a8, a9)")],
+    ("number", "reason"), [(7, "why"), (10, "why (left out, as SQS allows ten message attributes: a7, a8, a9)")]
 )
 def test_a_letter_has_ten_attributes_and_the_reason_names_those_that_give_way(
     stubbed_sqs: Stubbed, number: int, reason: str

@@ -17,13 +17,7 @@ from conditional_writes.core.own_attributes import ITEM_BYTES
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.upserts import REMOVED, MapEntry, erasure
-from conditional_writes.upserts.clocks import (
-    clock,
-    clocks_attribute,
-    map_mark,
-    time_text,
-    winning,
-)
+from conditional_writes.upserts.clocks import clock, clocks_attribute, map_mark, time_text, winning
 from conditional_writes.upserts.edit import Edit, check_size
 from conditional_writes.upserts.entries import MapPath, in_requests, in_requests_from_any_on
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES

@@ -30,9 +30,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failed_entries, "random", SimpleNamespace(uniform=lambda *_: 0))
 
 
-def test_the_client_tries_once_and_waits_for_an_answer_as_long_as_it_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_client_tries_once_and_waits_for_an_answer_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     config: Any = events_client(7).meta.config

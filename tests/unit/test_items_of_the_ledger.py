@@ -10,16 +10,7 @@ from conditional_writes import key
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account, Frozen, account_from_item, account_item
 from ledger.core.holds import OpenHold
-from ledger.core.journal import (
-    ACCOUNT_FIELDS,
-    FORMAT,
-    EntryId,
-    Outcome,
-    Sender,
-    Sent,
-    entry_from_item,
-    entry_item,
-)
+from ledger.core.journal import ACCOUNT_FIELDS, FORMAT, EntryId, Outcome, Sender, Sent, entry_from_item, entry_item
 from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES

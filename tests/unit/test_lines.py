@@ -49,12 +49,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, clock: Clock, *served: int) -> list[f
     ],
 )
 def test_a_line_that_stands_still_is_waited_in_for_each_ticket_ahead(
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    account_key: Key,
-    ahead: int,
-    losses: int,
-    patience_seconds: float,
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, account_key: Key, ahead: int, losses: int, patience_seconds: float
 ) -> None:
     at = looks(monkeypatch, clock, 7)
     ticket, _ = LINES.wait(account_key, Ticket(7 + ahead + 1), Deadline.after(60), losses=losses)
@@ -84,10 +79,7 @@ def test_no_pause_ends_after_the_deadline(clock: Clock, monkeypatch: pytest.Monk
     assert clock.time() == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize(
-    ("served", "number", "left"),
-    [(0, 5, 5), (5, 5, 5), (6, 5, 6), (105, 5, 105), (106, 5, 5)],
-)
+@pytest.mark.parametrize(("served", "number", "left"), [(0, 5, 5), (5, 5, 5), (6, 5, 6), (105, 5, 105), (106, 5, 5)])
 def test_a_ticket_that_is_served_late_leaves_the_later_number(served: int, number: int, left: int) -> None:
     line: Any = lines.Line(ticket_served=served)
     assert Ticket(number).served(line) == {"ticket_served": left}

@@ -17,12 +17,7 @@ from ledger.core.outcome_events import NotAJournalEntry, outcome_event, refusal_
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import samples
-from tests.support.samples import (
-    largest_transaction,
-    largest_transfer,
-    payment,
-    transfer,
-)
+from tests.support.samples import largest_transaction, largest_transfer, payment, transfer
 
 CHARGED_BYTES = 64_000
 """EventBridge charges an event that is larger as two: https://aws.amazon.com/eventbridge/pricing/"""

@@ -84,9 +84,7 @@ def test_what_was_written_before_an_error_is_done(
 
 
 @pytest.mark.usefixtures("one_call_at_a_time")
-def test_an_error_of_awss_own_is_a_whole_profiles_and_not_tried_message_by_message(
-    empty_dynamodb: Stubbed,
-) -> None:
+def test_an_error_of_awss_own_is_a_whole_profiles_and_not_tried_message_by_message(empty_dynamodb: Stubbed) -> None:
     empty_dynamodb.refuses("update_item", "ThrottlingException")
     messages = [update(1, {name: 1}, account_id) for account_id in ("alice", "bob") for name in "ab"]
     assert written(empty_dynamodb, *messages) == (2, 0, 0)

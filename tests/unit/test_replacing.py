@@ -9,16 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import (
-    Conflict,
-    Item,
-    NoSuchItem,
-    OutcomeUnknown,
-    Put,
-    Update,
-    key,
-    replacing,
-)
+from conditional_writes import Conflict, Item, NoSuchItem, OutcomeUnknown, Put, Update, key, replacing
 from conditional_writes.core.items import copied, diff, same
 from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
 

@@ -308,10 +308,7 @@ def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told() -> No
         assert (alarm["Namespace"], alarm["Statistic"], alarm["Threshold"]) == ("AWS/Lambda", "Sum", 0)
 
 
-STATES = {
-    "reconcile_accounts": ("ReconcileState", "ENABLED"),
-    "expire_holds": ("ExpireHoldsState", "ENABLED"),
-}
+STATES = {"reconcile_accounts": ("ReconcileState", "ENABLED"), "expire_holds": ("ExpireHoldsState", "ENABLED")}
 
 
 @pytest.mark.parametrize(("job", "state", "default"), [(job, *state) for job, state in STATES.items()])
