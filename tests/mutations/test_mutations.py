@@ -6,8 +6,7 @@ import functools
 import pytest
 
 from tests.explore.__main__ import scenarios
-from tests.mutations.breakages import BREAKAGES, Breakage, patched
-from tests.mutations.races import RACES, Race
+from tests.mutations.breakages import BREAKAGES, RACES, Breakage
 from tools.local_aws.server import PROJECT
 
 
@@ -26,11 +25,11 @@ def dumped(text: str) -> str:
 
 
 @pytest.mark.parametrize("breakage", [*BREAKAGES, *RACES], ids=lambda each: each.what)
-def test_each_breakage_changes_the_body_of_a_function_and_leaves_python(breakage: Breakage | Race) -> None:
+def test_each_breakage_changes_the_body_of_a_function_and_leaves_python(breakage: Breakage) -> None:
     whole = (PROJECT / breakage.path).read_text()
-    broken = patched(whole, breakage.what, breakage.old, breakage.new)
+    broken = breakage.patched()
     assert ast.dump(ast.parse(broken)) != dumped(whole)
-    assert isinstance(breakage, Race) or outside_of_functions(broken) == outside_of_functions(whole)
+    assert breakage in RACES or outside_of_functions(broken) == outside_of_functions(whole)
 
 
 def test_a_scenario_is_there_for_each_race() -> None:
