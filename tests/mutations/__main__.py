@@ -24,6 +24,7 @@ MUTATED = (
     "layers/conditional_writes/conditional_writes/exactly_once/*.py",
     "layers/conditional_writes/conditional_writes/upserts/*.py",
     "layers/workers/workers/batches.py",
+    "layers/workers/workers/redelivery.py",
     "layers/ledger/ledger/batch_poster.py",
     "layers/ledger/ledger/fold.py",
     "layers/ledger/ledger/core/**/*.py",

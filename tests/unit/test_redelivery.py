@@ -9,7 +9,14 @@ from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
 from workers.queue_messages import Again, QueueMessage, Waiting, message_from_record
-from workers.redelivery import FLOOD, acknowledge, delay_redelivery, delays_seconds_of, growing_delay_seconds
+from workers.redelivery import (
+    FLOOD,
+    acknowledge,
+    delay_after_kill_seconds,
+    delay_redelivery,
+    delays_seconds_of,
+    growing_delay_seconds,
+)
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
 
@@ -36,10 +43,15 @@ def test_messages_are_delayed_and_acknowledged_ten_at_a_time(stubbed_sqs: Stubbe
         assert len({entry["Id"] for entry in request["Entries"]}) == len(request["Entries"])
 
 
-def test_what_cannot_be_delayed_is_only_late(stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_delayed_or_acknowledged_is_only_late(
+    stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
+) -> None:
     stubbed_sqs.refuses("change_message_visibility_batch", "AccessDenied")
     delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(20), plenty())
+    stubbed_sqs.refuses("delete_message_batch", "AccessDenied")
+    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(2), plenty())
     assert "could not delay the redelivery of 10 messages" in caplog.text
+    assert "could not acknowledge 2 messages" in caplog.text
 
 
 @pytest.fixture
@@ -54,6 +66,11 @@ def test_delays_grow_to_the_longest_the_first_two_alike_and_the_others_scattered
     assert [growing_delay_seconds(failures, 900) for failures in range(1, 9)] == delays
     short = [2, 6, (3, 6), (6, 6), (6, 6), (6, 6), (6, 6)]
     assert [growing_delay_seconds(failures, 6) for failures in range(1, 8)] == short
+
+
+def test_a_killer_comes_again_soon_after_its_invocation_would_have_timed_out() -> None:
+    assert {delay_after_kill_seconds(150, 900) for _ in range(2000)} == set(range(151, 211))
+    assert delay_after_kill_seconds(150, 100) == 100
 
 
 @pytest.mark.usefixtures("bounds")

@@ -6,7 +6,6 @@ docs/decisions/own-batch-flow.md.
 
 import math
 import os
-import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -33,7 +32,7 @@ from workers.queue_messages import (
     messages_of,
     printable_reason,
 )
-from workers.redelivery import acknowledge, delay_redelivery, delays_seconds_of
+from workers.redelivery import acknowledge, delay_after_kill_seconds, delay_redelivery, delays_seconds_of
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -178,7 +177,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
     def _hide(self, suspects: Sequence[QueueMessage[Content]], invocation_seconds: int, deadline: Deadline) -> None:
         """If the function is killed, its suspects come back soon after it would have timed out, not all at once."""
         longest = self.queue.longest_redelivery_seconds
-        delays = {message: min(invocation_seconds + random.randint(1, 60), longest) for message in suspects}
+        delays = {message: delay_after_kill_seconds(invocation_seconds, longest) for message in suspects}
         delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
 
     def _process_alone(

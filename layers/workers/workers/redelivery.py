@@ -1,4 +1,4 @@
-"""Delays the messages that come back, each for a time of its own, and deletes those that don't."""
+"""When a message comes again: after a failure, a wait or a kill each has a delay of its own. Ended ones are deleted."""
 
 import itertools
 import logging
@@ -44,6 +44,11 @@ def growing_delay_seconds(failures: int, longest: int) -> int:
         return most
     least = steps[failures - 3] + 1 if failures <= len(steps) else math.ceil(most * 19 / 20)
     return random.randint(min(least, most), most)
+
+
+def delay_after_kill_seconds(invocation_seconds: int, longest: int) -> int:
+    """The time until a message comes again if it kills its function: soon after that would have timed out."""
+    return min(invocation_seconds + random.randint(1, 60), longest)
 
 
 def delays_seconds_of(messages: Sequence[QueueMessage[Any]], longest: int) -> dict[QueueMessage[Any], int]:
