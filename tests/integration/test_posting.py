@@ -11,7 +11,7 @@ import pytest
 from conditional_writes.core.items import MAXIMUM_ITEM_BYTES, item_bytes
 from ledger.core.replay import from_payload
 from tests.checkers.books import violations
-from tests.support.bodies import Body, opening, openings, payment, reverse, transfer
+from tests.support.bodies import Body, opening, openings, payment, post_hold, reverse, set_shards, transfer
 from tests.support.ledger import Ledger
 from tools.local_aws.day import believable_day
 from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record
@@ -111,6 +111,27 @@ def test_a_rejection_is_replayed_and_never_flips(ledger: Ledger) -> None:
     assert not invoke(ledger.worker, [record(payment("t-2", 1000)), again(overdraw), record(payment("t-1", -50))])
     assert ledger.books.counts() == {"POSTED": 2, "OVERDRAFT_LIMIT": 1}
     assert ledger.account().balance == 1000
+
+
+IMPORT = {"type": "import_account", "transaction_id": "import", "account_id": "dave", "currency": "EUR", "balance": 9}
+IMPORT |= {"source_reference": "core/1", "as_of": "2026-03-01T00:00:00Z", "holds": {"h-1": {"amount": 5}}}
+SENT_AGAIN = {
+    "more shards": (opening("pool", shards=2), set_shards()),
+    "the posting of an imported hold": (IMPORT, post_hold(account_id="dave")),
+}
+
+
+@pytest.mark.parametrize(("before", "message"), SENT_AGAIN.values(), ids=SENT_AGAIN)
+def test_what_was_posted_is_a_repetition_if_it_is_sent_again_though_it_could_not_be_decided_now(
+    ledger: Ledger, before: Body, message: Body
+) -> None:
+    """Neither its first delivery is refused, nor does that wait; and a changed payload is."""
+    ledger.post(before, message)
+    posted = ledger.books
+    assert ledger.returned(message, message) == set()
+    assert ledger.returned(message | {"description": "Changed"}) == set()
+    assert [letter.attributes["reason_code"] for letter in ledger.dead_letters()] == ["PAYLOAD_CHANGED"]
+    assert ledger.books == posted
 
 
 @pytest.mark.parametrize("early", [payment(), transfer("t-1", 1, "bob", "alice")], ids=["payment", "transfer"])

@@ -32,7 +32,7 @@ from ledger.core.journal import (
     seal_of,
 )
 from ledger.core.pools import Pool, opened_shard, pool_of
-from ledger.core.reason_codes import IdReused, InvalidMessage
+from ledger.core.reason_codes import IdReused, InvalidMessage, UnknownHold
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import RULES, Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
@@ -195,9 +195,6 @@ class Fold(Struct):
 
         `transaction` is the message's, on its shards.
         """
-        if self.double_entry and len(account_ids) == 1 and (missing := transaction.missing_side):
-            self._entry(transaction.home_entry_id)  # if it wasn't read: a repetition gets its first answer
-            raise InvalidMessage(f"{missing}: in double entry no amount is on one account alone")
         reversed_before: dict[Key, Reversed] = {}
 
         def find_reversed(entry_id: EntryId) -> Reversed:
@@ -211,11 +208,27 @@ class Fold(Struct):
         context = Context(self._entry, find_reversed, minor_units, posting_time(self.now, accounts))
         home_id, sender = transaction.home_entry_id, _sender_of(message)
         sides = []
-        for account, outcome in transaction.outcomes_on(accounts, context):
+        for account, outcome in self._outcomes(transaction, accounts, context):
             entry = JournalEntry(account.account_id, *home_id, request, outcome, sender, RULES, shards=shards)
             seal = seal_of(account.seal, entry)
             sides.append(Side(replace(account, seal=seal), replace(entry, seal=seal)))
         return Decided(sides[0].entry.outcome, sides, reversed_before)
+
+    def _outcomes(
+        self, transaction: TransactionMessage, accounts: Sequence[Account | None], context: Context
+    ) -> list[tuple[Account, Outcome]]:
+        """The accounts as the decision leaves them, each with its outcome.
+
+        A decision that makes no entry doesn't meet the transaction's own. So that entry is read before, if it wasn't: a
+        repetition gets its first answer.
+        """
+        try:
+            if self.double_entry and len(accounts) == 1:
+                _check_sides(transaction)
+            return transaction.outcomes_on(accounts, context)
+        except (InvalidMessage, UnknownHold):
+            self._entry(transaction.home_entry_id)
+            raise
 
     def stage(self, message: QueuedTransaction, decided: Decided) -> None:
         """Sets the message's disposition, and stages what its transaction does: whole, or not at all after an error."""
@@ -293,6 +306,12 @@ class Fold(Struct):
                 if outcome.reversal and outcome.status == Status.POSTED and entry.account_id == before.account_id:
                     after = before.after(outcome.reversal, entry.transaction_id, outcome.account_version)
                     yield key, reversed_item(after)
+
+
+def _check_sides(transaction: TransactionMessage) -> None:
+    """Raises InvalidMessage if the transaction, which has one account, would move money of it."""
+    if missing := transaction.missing_side:
+        raise InvalidMessage(f"{missing}: in double entry no amount is on one account alone")
 
 
 def _sender_of(message: QueuedTransaction) -> Sender:
