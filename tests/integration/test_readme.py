@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -76,8 +77,18 @@ def run(dynamodb: Endpoint) -> Iterator[Run]:
         client.create_table(**table_of(table))
 
     def run_page(page: Path, **names: Any) -> dict[str, Any]:
-        examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-        exec("\n".join(examples), names)
+        code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+        printed: dict[int, list[str]] = defaultdict(list)
+
+        def note(*values: object) -> None:
+            printed[sys._getframe(1).f_lineno].append(" ".join(map(str, values)))
+
+        names["print"] = note
+        exec(code, names)
+        for number, line in enumerate(code.splitlines(), 1):
+            said = re.search(r"print\(.*\)  # (.+)", line)
+            if said and number in printed:
+                assert said[1].startswith(", ".join(printed[number])), line
         return names
 
     with mock.patch.dict(os.environ, dynamodb.environment):

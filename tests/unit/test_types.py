@@ -1,10 +1,13 @@
-"""The library's types, as two checkers see them: right uses pass, and each wrong use is named at its line."""
+"""The library's types, as two checkers see them: right uses and the pages' examples pass, and each wrong use is named
+at its line.
+"""
 
 import json
 import re
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,19 @@ MARKS = {
     if (found := re.search(r"  # ([\w-]+), (report\w+): ", line))
 }
 """mypy's code and pyright's rule by line."""
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A module of each page's examples. The README's first shows what is lost without the library."""
+    folder, library = tmp_path_factory.mktemp("pages"), PROJECT / "layers" / "conditional_writes"
+    modules = list[str]()
+    for page in (library / "README.md", *sorted(library.glob("docs/*.md"))):
+        found = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        module: Path = folder / f"{page.stem.replace('-', '_').lower()}_page.py"
+        module.write_text("\n\n".join(found[1:] if page.stem == "README" else found))
+        modules += [str(module)] if found else []
+    return modules
 
 
 def checked(*command: str) -> str:
@@ -54,3 +70,14 @@ def test_pyright_names_each_wrong_use_and_no_right_one() -> None:
         assert error["file"].endswith(WRONG_USES), error
         found[error["range"]["start"]["line"] + 1].add(error["rule"])
     assert_named(found, {line: rule for line, (_, rule) in MARKS.items()})
+
+
+@pytest.mark.exhaustive  # it takes eight seconds
+def test_mypy_finds_nothing_in_the_examples_of_the_pages(examples: list[str]) -> None:
+    assert "no issues" in checked("mypy", *examples)
+
+
+@pytest.mark.exhaustive  # it takes five seconds
+def test_pyright_finds_nothing_in_the_examples_of_the_pages(examples: list[str]) -> None:
+    """Its strict mode, but for a type that AWS's own package leaves out."""
+    assert [error for error in pyrights(*examples) if '"durable_execution" is partially' not in error["message"]] == []

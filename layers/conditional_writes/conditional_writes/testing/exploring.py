@@ -28,7 +28,7 @@ _PLAN = "conditional_writes.upserts.plan"
 
 type Setup[World] = Callable[[Engine], World]
 type Worker[World] = Callable[[World], Any]
-type Check[World] = Callable[[World, Sequence[Outcome]], object]
+type Check[World] = Callable[[World, list[Outcome]], object]
 
 
 class Explored(NamedTuple):
@@ -90,7 +90,7 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
     return Explored(orders, not search.has_more, time.perf_counter() - started)
 
 
-def replay[World](script: str, *workers: Worker[World], setup: Setup[World], check: Check[World]) -> Sequence[Outcome]:
+def replay[World](script: str, *workers: Worker[World], setup: Setup[World], check: Check[World]) -> list[Outcome]:
     """Runs the workers in the order of a script that `explore` has printed. Raises Violation if the check fails."""
     words = script.split()
     runner = _Runner(workers, setup, check, tuple(Fault), sum(":" in word for word in words))
@@ -105,7 +105,7 @@ class _Ran(NamedTuple):
     """An order as it went. `failure` is what the check said, None if it was content or wasn't asked."""
 
     trace: list[Choice]
-    outcomes: Sequence[Outcome]
+    outcomes: list[Outcome]
     was_finished: bool
     failure: str | None
 
@@ -180,7 +180,7 @@ class _Runner[World]:
             failure = self._failure(world, schedule.outcomes) if was_finished else None
         return _Ran(schedule.trace, schedule.outcomes, was_finished, failure)
 
-    def _failure(self, world: World, outcomes: Sequence[Outcome]) -> str | None:
+    def _failure(self, world: World, outcomes: list[Outcome]) -> str | None:
         try:
             verdict = self._check(world, outcomes)
         except Exception as error:  # noqa: BLE001 (whatever it is, the check isn't content)
