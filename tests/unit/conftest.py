@@ -37,23 +37,23 @@ def one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stubbed_dynamodb() -> Iterator[Stubbed]:
+def dynamodb() -> Iterator[Stubbed]:
     with Stubbed("dynamodb") as stubbed:
         yield stubbed
 
 
 @pytest.fixture
-def empty_dynamodb(stubbed_dynamodb: Stubbed) -> Stubbed:
+def empty_dynamodb(dynamodb: Stubbed) -> Stubbed:
     """Finds no items and takes all writes, unless something else is prepared."""
-    stubbed_dynamodb.always("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
-    stubbed_dynamodb.always("batch_write_item", {"UnprocessedItems": {}})
+    dynamodb.always("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
+    dynamodb.always("batch_write_item", {"UnprocessedItems": {}})
     for each in ("update_item", "transact_write_items"):
-        stubbed_dynamodb.always(each, {})
-    return stubbed_dynamodb
+        dynamodb.always(each, {})
+    return dynamodb
 
 
 @pytest.fixture
-def stubbed_sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
+def sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
     """Takes all batches, unless something else is prepared."""
     with Stubbed("sqs") as stubbed:
         for each in ("send_message_batch", "change_message_visibility_batch", "delete_message_batch"):

@@ -72,6 +72,11 @@ class Stubbed:
         self._prepared += 1
         self._stubber.add_client_error(operation, code, code, 400, modeled_fields=fields or None)
 
+    def fails_condition(self, operation: str, item: Mapping[str, Any] | None = None) -> None:
+        """Prepares the refusal of a write whose condition failed on this item."""
+        found = {} if item is None else {"Item": to_dynamodb(dict(item))}
+        self.refuses(operation, "ConditionalCheckFailedException", **found)
+
     def cancels(self, *reasons: dict[str, Any]) -> None:
         """Prepares a cancelled transaction, with a reason for each of its writes."""
         self.refuses("transact_write_items", "TransactionCanceledException", CancellationReasons=list(reasons))

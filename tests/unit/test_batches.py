@@ -229,7 +229,7 @@ def named(bodies: Iterable[str], receive_count: int = 1) -> list[dict[str, Any]]
 
 @pytest.fixture
 def working(
-    stubbed_sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Working]:
     # A function's environment has these. A metric with a dimension of its own is made from them.
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Orders")
@@ -237,7 +237,7 @@ def working(
     with Engine() as engine:
         client = engine.client()
         client.create_table(**definition("attempts", {"message_id": "S"}))
-        yield Working(stubbed_sqs, Attempts(client, "attempts"), capsys)
+        yield Working(sqs, Attempts(client, "attempts"), capsys)
 
 
 def last_hours() -> datetime:

@@ -53,11 +53,11 @@ def texts_sent(sqs: Stubbed) -> dict[str, str]:
     return {name: attribute["StringValue"] for name, attribute in attributes}
 
 
-def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code(stubbed_sqs: Stubbed) -> None:
+def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code(sqs: Stubbed) -> None:
     message = dead(trace=text("t-9"), blob={"dataType": "Binary", "binaryValue": "AAH/"})
-    assert stay_dead(stubbed_sqs, [message]) == [True]
+    assert stay_dead(sqs, [message]) == [True]
     assert message.disposition == Dead(Code.JUNK, "why")
-    [entry] = entries_sent(stubbed_sqs)
+    [entry] = entries_sent(sqs)
     assert entry["MessageBody"] == "junk"
     assert entry["MessageAttributes"] == {
         "trace": {"DataType": "String", "StringValue": "t-9"},
@@ -68,45 +68,45 @@ def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code
     }
 
 
-def test_a_letter_stays_in_the_group_of_its_message(stubbed_sqs: Stubbed) -> None:
+def test_a_letter_stays_in_the_group_of_its_message(sqs: Stubbed) -> None:
     sent = record("junk")
     in_group = message_from_record(sent | {"attributes": sent["attributes"] | {"MessageGroupId": "tenant-7"}})
     in_group.disposition = Dead(Code.JUNK, "why")
-    assert stay_dead(stubbed_sqs, [in_group, dead()]) == [True, True]
-    assert [entry.get("MessageGroupId") for entry in entries_sent(stubbed_sqs)] == ["tenant-7", None]
+    assert stay_dead(sqs, [in_group, dead()]) == [True, True]
+    assert [entry.get("MessageGroupId") for entry in entries_sent(sqs)] == ["tenant-7", None]
 
 
 @pytest.mark.parametrize(
     ("number", "reason"), [(7, "why"), (10, "why (left out, as SQS allows ten message attributes: a7, a8, a9)")]
 )
 def test_a_letter_has_ten_attributes_and_the_reason_names_those_that_give_way(
-    stubbed_sqs: Stubbed, number: int, reason: str
+    sqs: Stubbed, number: int, reason: str
 ) -> None:
-    stay_dead(stubbed_sqs, [dead(**{f"a{each}": text("x") for each in range(number)})])
-    sent = texts_sent(stubbed_sqs)
+    stay_dead(sqs, [dead(**{f"a{each}": text("x") for each in range(number)})])
+    sent = texts_sent(sqs)
     assert sent.keys() == {"reason", "reason_code", "origin", *(f"a{each}" for each in range(7))}
     assert sent["reason"] == reason
 
 
-def test_after_the_deadline_or_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
+def test_after_the_deadline_or_without_letters_there_is_no_request(sqs: Stubbed) -> None:
     message = dead()
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, Deadline.after(0))
+    send_dead_letters(sqs.client, QUEUE, [message], REQUEST, Deadline.after(0))
     assert isinstance(message.disposition, Again)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [], REQUEST, plenty())
-    assert stubbed_sqs.operations == []
+    send_dead_letters(sqs.client, QUEUE, [], REQUEST, plenty())
+    assert sqs.operations == []
 
 
 @pytest.mark.parametrize("name", ["reason", "reason_code", "origin"])
 @pytest.mark.parametrize("position", [0, 7], ids=["first", "last"])
 def test_a_letter_that_was_one_before_gets_the_new_reason_code_and_origin_and_loses_nothing(
-    stubbed_sqs: Stubbed, name: str, position: int
+    sqs: Stubbed, name: str, position: int
 ) -> None:
     names = [f"a{number}" for number in range(7)]
     names.insert(position, name)
     message = dead()
     message.attributes = {each: text("an older one") for each in names}
-    stay_dead(stubbed_sqs, [message])
-    sent = texts_sent(stubbed_sqs)
+    stay_dead(sqs, [message])
+    sent = texts_sent(sqs)
     assert sent.keys() == {"reason", "reason_code", "origin", *names}
     assert (sent["reason"], sent["reason_code"]) == ("why", "JUNK")
     assert json.loads(sent["origin"])["message_id"] == message.message_id

@@ -1,6 +1,7 @@
 """The loop, with stubbed answers of AWS: its writes, and the items from which it plans again."""
 
 import uuid
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 from unittest import mock
@@ -69,6 +70,11 @@ def failed(item: Item | None) -> dict[str, Any]:
     return {"Code": "ConditionalCheckFailed"} | ({"Item": to_dynamodb(item)} if item else {})
 
 
+def counted(dynamodb: Stubbed, plan: Callable[..., Plan[Any]] = count_up, deadline: Deadline | None = None) -> Any:
+    """What becomes of the plan from version 7 on."""
+    return write(dynamodb.client, plan, {COUNTER: at(7)}, deadline or plenty())
+
+
 NO_ERROR = {"Code": "None"}
 
 
@@ -109,16 +115,16 @@ def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda shortest, longest: longest)
 
 
-def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1"}))
-    stubbed_dynamodb.cancels(failed(at(8)), NO_ERROR)
+def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(dynamodb: Stubbed) -> None:
+    dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1"}))
+    dynamodb.cancels(failed(at(8)), NO_ERROR)
     plans: list[Observed] = []
 
     def plan(observed: Observed) -> Plan[int]:
         plans.append(observed)
         return Plan(1, [*count_up(observed).writes, Put(EVENT, {}, absent("event_id"))])
 
-    stopped = write(stubbed_dynamodb.client, plan, {COUNTER: at(7)}, plenty(), stop=lambda found: COUNTER in found)
+    stopped = write(dynamodb.client, plan, {COUNTER: at(7)}, plenty(), stop=lambda found: COUNTER in found)
     observed = {COUNTER: at(8), EVENT: {"event_id": "e-1"}}
     assert stopped == Stopped(2, {COUNTER: at(8)}, observed)
     assert len(plans) == 2
@@ -129,33 +135,31 @@ TIMING = pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingErro
 
 @TIMING
 def test_where_only_the_timing_was_bad_the_same_is_sent_again_with_a_fresh_token(
-    stubbed_dynamodb: Stubbed, clock: Clock, code: str
+    dynamodb: Stubbed, clock: Clock, code: str
 ) -> None:
     """DynamoDB could repeat the cancellation for the old token. The mark is the plan's, and the plan is the same.
 
     After one that was throttled there is a pause.
     """
     plans = iter([count_event])
-    stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, next(plans), {COUNTER: at(7)}, plenty())[:2] == (8, 1)
-    first, again = stubbed_dynamodb.parameters
+    dynamodb.cancels({"Code": code}, NO_ERROR)
+    dynamodb.answers("transact_write_items")
+    assert counted(dynamodb, next(plans))[:2] == (8, 1)
+    first, again = dynamodb.parameters
     assert (first["ClientRequestToken"], again["ClientRequestToken"]) == (FIRST_ID, SECOND_ID)
     assert again["TransactItems"] == first["TransactItems"]
     assert len(clock.pauses) == (code != "TransactionConflict")
 
 
 @TIMING
-def test_a_cancellation_after_a_try_without_an_answer_leaves_the_token_as_it_is(
-    stubbed_dynamodb: Stubbed, code: str
-) -> None:
+def test_a_cancellation_after_a_try_without_an_answer_leaves_the_token_as_it_is(dynamodb: Stubbed, code: str) -> None:
     """The first try may be on its way still. With another token it could take effect beside the next."""
-    stubbed_dynamodb.first_fails()
-    stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
-    stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 2)
-    tokens = [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters]
+    dynamodb.first_fails()
+    dynamodb.cancels({"Code": code}, NO_ERROR)
+    dynamodb.cancels({"Code": code}, NO_ERROR)
+    dynamodb.answers("transact_write_items")
+    assert counted(dynamodb, count_event)[:2] == (8, 2)
+    tokens = [sent["ClientRequestToken"] for sent in dynamodb.parameters]
     assert tokens == [FIRST_ID, FIRST_ID, FIRST_ID]
 
 
@@ -168,93 +172,91 @@ IN_PROGRESS = ("transact_write_items", "TransactionInProgressException")
     ids=["cancelled", "refused"],
 )
 def test_after_a_transaction_in_progress_the_next_plan_alone_has_a_fresh_token(
-    stubbed_dynamodb: Stubbed, reason: dict[str, Any], written: int, last_token: str
+    dynamodb: Stubbed, reason: dict[str, Any], written: int, last_token: str
 ) -> None:
     """A cancellation for the timing is one try's alone: the one in progress may end otherwise."""
-    stubbed_dynamodb.refuses(*IN_PROGRESS)
-    stubbed_dynamodb.cancels(reason, NO_ERROR)
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (written, 1)
-    assert [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters] == [FIRST_ID, FIRST_ID, last_token]
+    dynamodb.refuses(*IN_PROGRESS)
+    dynamodb.cancels(reason, NO_ERROR)
+    dynamodb.answers("transact_write_items")
+    assert counted(dynamodb, count_event)[:2] == (written, 1)
+    assert [sent["ClientRequestToken"] for sent in dynamodb.parameters] == [FIRST_ID, FIRST_ID, last_token]
 
 
 @pytest.mark.usefixtures("longest_pauses")
-def test_at_the_deadline_a_transaction_in_progress_is_unknown(stubbed_dynamodb: Stubbed) -> None:
+def test_at_the_deadline_a_transaction_in_progress_is_unknown(dynamodb: Stubbed) -> None:
     for _ in range(3):
-        stubbed_dynamodb.refuses(*IN_PROGRESS)
+        dynamodb.refuses(*IN_PROGRESS)
     with pytest.raises(OutcomeUnknown, match="no time is left for another") as unknown:
-        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(2))
+        counted(dynamodb, count_event, Deadline.after(2))
     assert (unknown.value.key, unknown.value.found) == (COUNTER, None)
-    stubbed_dynamodb.forgets_the_rest()
+    dynamodb.forgets_the_rest()
 
 
 @pytest.mark.parametrize("silence", [None, 500, 503])
 def test_at_the_deadline_a_cancellation_after_a_try_without_an_answer_is_unknown(
-    stubbed_dynamodb: Stubbed, silence: int | None
+    dynamodb: Stubbed, silence: int | None
 ) -> None:
-    stubbed_dynamodb.first_fails(silence)
-    stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
+    dynamodb.first_fails(silence)
+    dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
     with pytest.raises(OutcomeUnknown):
-        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(0.04))
+        counted(dynamodb, count_event, Deadline.after(0.04))
 
 
 @pytest.mark.parametrize("silence", [None, 429, 500, 503])
 def test_a_single_write_without_an_answer_is_unknown_once_others_have_written(
-    stubbed_dynamodb: Stubbed, silence: int | None
+    dynamodb: Stubbed, silence: int | None
 ) -> None:
     """Each of these answers is none: the write may have taken effect."""
-    stubbed_dynamodb.first_fails(silence)
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
+    dynamodb.first_fails(silence)
+    dynamodb.fails_condition("update_item", at(9))
     with pytest.raises(OutcomeUnknown, match="others have written since"):
-        write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())
+        counted(dynamodb, count_up_once)
 
 
-def test_a_write_that_is_never_planned_again_is_unknown_and_no_conflict_if_a_try_got_no_answer(
-    stubbed_dynamodb: Stubbed,
-) -> None:
-    stubbed_dynamodb.first_fails()
-    stubbed_dynamodb.refuses("delete_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
+def test_a_write_that_is_never_planned_again_is_unknown_if_a_try_got_no_answer(dynamodb: Stubbed) -> None:
+    dynamodb.first_fails()
+    dynamodb.fails_condition("delete_item", at(9))
     with pytest.raises(OutcomeUnknown, match="others have written since"):
-        write_together(stubbed_dynamodb.client, [Delete(COUNTER, version_is(8))])
+        write_together(dynamodb.client, [Delete(COUNTER, version_is(8))])
 
 
-def test_a_single_write_without_an_answer_stays_so_and_finds_its_own_effect_later(stubbed_dynamodb: Stubbed) -> None:
+def test_a_single_write_without_an_answer_stays_so_and_finds_its_own_effect_later(dynamodb: Stubbed) -> None:
     """A later conflict with a transaction says nothing of the first try."""
-    stubbed_dynamodb.first_fails()
+    dynamodb.first_fails()
     for _ in range(2):
-        stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(8, FIRST_ID)))
-    assert write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())[:2] == (8, 2)
-    stubbed_dynamodb.first_fails()
-    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
-    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+        dynamodb.refuses("update_item", "TransactionConflictException")
+    dynamodb.fails_condition("update_item", at(8, FIRST_ID))
+    assert counted(dynamodb, count_up_once)[:2] == (8, 2)
+    dynamodb.first_fails()
+    dynamodb.refuses("update_item", "TransactionConflictException")
+    dynamodb.refuses("update_item", "TransactionConflictException")
     with pytest.raises(OutcomeUnknown, match="no time is left for another"):
-        write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, Deadline.after(0.07))
+        counted(dynamodb, count_up_once, Deadline.after(0.07))
 
 
-def test_what_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed) -> None:
+def test_what_no_plan_can_mend_is_raised(dynamodb: Stubbed) -> None:
     codes = ("ValidationException", "AccessDeniedException", "ResourceNotFoundException", "ThrottlingException")
     for code in codes:
-        stubbed_dynamodb.refuses("update_item", code)
+        dynamodb.refuses("update_item", code)
         with pytest.raises(ClientError, match=code):
-            write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+            counted(dynamodb)
     for code in ("ValidationError", "ItemCollectionSizeLimitExceeded", "AccessDenied"):
-        stubbed_dynamodb.cancels(failed(at(9)), {"Code": code})
+        dynamodb.cancels(failed(at(9)), {"Code": code})
         with pytest.raises(ClientError, match="TransactionCanceledException"):
-            write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())
+            counted(dynamodb, count_event)
 
 
-def test_an_error_after_a_try_without_an_answer_leaves_the_outcome_unknown(stubbed_dynamodb: Stubbed) -> None:
+def test_an_error_after_a_try_without_an_answer_leaves_the_outcome_unknown(dynamodb: Stubbed) -> None:
     for plan, operation in ((count_up, "update_item"), (count_event, "transact_write_items")):
-        stubbed_dynamodb.first_fails()
-        stubbed_dynamodb.refuses(operation, "ValidationException")
+        dynamodb.first_fails()
+        dynamodb.refuses(operation, "ValidationException")
         with pytest.raises(OutcomeUnknown, match="another ended in An error occurred"):
-            write(stubbed_dynamodb.client, plan, {COUNTER: at(7)}, plenty())
-    stubbed_dynamodb.first_fails()
-    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
-    stubbed_dynamodb.refuses("update_item", "ValidationException")
+            counted(dynamodb, plan)
+    dynamodb.first_fails()
+    dynamodb.refuses("update_item", "TransactionConflictException")
+    dynamodb.refuses("update_item", "ValidationException")
     with pytest.raises(OutcomeUnknown, match="another ended in An error occurred"):
-        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+        counted(dynamodb)
 
 
 def versioned(version: int | None, version_id: str = "a") -> Item:
@@ -294,101 +296,87 @@ def deleting(before: int) -> Write:
     ],
 )
 def test_a_write_without_an_answer_is_planned_again_if_the_version_shows_that_it_was_never_made(
-    stubbed_dynamodb: Stubbed, refused: Write, found: Item | None, *, was_never_made: bool
+    dynamodb: Stubbed, refused: Write, found: Item | None, *, was_never_made: bool
 ) -> None:
     """Versions have no gaps, and a deleted item begins anew."""
-    operation = {Put: "put_item", Update: "update_item", Delete: "delete_item"}[type(refused)]
-    stubbed_dynamodb.first_fails()
-    item = {"Item": to_dynamodb(found)} if found else {}
-    stubbed_dynamodb.refuses(operation, "ConditionalCheckFailedException", **item)
+    dynamodb.first_fails()
+    dynamodb.fails_condition({Put: "put_item", Update: "update_item", Delete: "delete_item"}[type(refused)], found)
     with nullcontext() if was_never_made else pytest.raises(OutcomeUnknown):
-        written = write(
-            stubbed_dynamodb.client, lambda seen: Plan("seen", [] if COUNTER in seen else [refused]), {}, plenty()
-        )
-        assert (written.result, written.conflicts) == ("seen", 1)
-    assert not [sent for sent in stubbed_dynamodb.parameters if "ReturnValues" in sent], "nobody needs the item"
+        written = write(dynamodb.client, lambda seen: Plan("seen", [] if seen else [refused]), {}, plenty())
+        assert written[:2] == ("seen", 1)
+    assert not [sent for sent in dynamodb.parameters if "ReturnValues" in sent], "nobody needs the item"
 
 
-def test_an_error_that_is_no_answer_is_raised_as_it_is(
-    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_that_is_no_answer_is_raised_as_it_is(dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     late = mock.Mock(side_effect=ReadTimeoutError(endpoint_url="DynamoDB"))
-    monkeypatch.setattr(stubbed_dynamodb.client, "update_item", late)
+    monkeypatch.setattr(dynamodb.client, "update_item", late)
     with pytest.raises(ReadTimeoutError) as raised:
-        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+        counted(dynamodb)
     assert raised.value.__cause__ is None
 
 
 @pytest.mark.parametrize("was_answered", [True, False])
-def test_a_call_that_is_interrupted_in_a_pause_says_whether_a_write_may_have_taken_effect(
-    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch, *, was_answered: bool
+def test_an_interrupted_call_says_whether_a_write_may_have_taken_effect(
+    dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch, *, was_answered: bool
 ) -> None:
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("conditional_writes.core.loop.time.sleep", interrupt)
     if not was_answered:
-        stubbed_dynamodb.first_fails()
+        dynamodb.first_fails()
     for _ in range(2):
-        stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+        dynamodb.refuses("update_item", "TransactionConflictException")
     with pytest.raises(KeyboardInterrupt) as raised:
-        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+        counted(dynamodb)
     assert isinstance(raised.value.__cause__, OutcomeUnknown) is not was_answered
 
 
-def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(stubbed_dynamodb: Stubbed) -> None:
+def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(dynamodb: Stubbed) -> None:
     def forget_the_stock(observed: Observed) -> Plan[int]:
         """Plans the same writes for any item found."""
         counted = count_up(observed)
         return Plan(counted.result, [*counted.writes, Check(EVENT, at_least("stock", 3))])
 
     for _ in range(2):
-        stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "stock": 1}))
-    with pytest.raises(
-        UnsatisfiableCondition, match="Events event_id='e-1': the plan's condition doesn't hold"
-    ) as never:
-        write(stubbed_dynamodb.client, forget_the_stock, {COUNTER: at(7)}, plenty())
+        dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "stock": 1}))
+    with pytest.raises(UnsatisfiableCondition, match="Events event_id='e-1': the plan's condition") as never:
+        counted(dynamodb, forget_the_stock)
     assert (never.value.key, never.value.found) == (EVENT, {"event_id": "e-1", "stock": 1})
 
 
-def test_a_plan_from_a_bool_is_made_again_from_the_number_that_python_takes_for_the_same(
-    stubbed_dynamodb: Stubbed,
-) -> None:
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(7) | {"on": 1}))
-    stubbed_dynamodb.answers("update_item")
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7) | {"on": True}}, plenty())[:2] == (8, 1)
+def test_a_plan_from_a_bool_is_made_again_from_the_number_that_python_takes_for_the_same(dynamodb: Stubbed) -> None:
+    dynamodb.fails_condition("update_item", at(7) | {"on": 1})
+    dynamodb.answers("update_item")
+    assert write(dynamodb.client, count_up, {COUNTER: at(7) | {"on": True}}, plenty())[:2] == (8, 1)
 
 
-def test_nor_is_one_that_needs_an_item_where_there_is_none(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException")
+def test_nor_is_one_that_needs_an_item_where_there_is_none(dynamodb: Stubbed) -> None:
+    dynamodb.fails_condition("update_item")
+    plan: Plan[int] = Plan(0, [Update(COUNTER, {"version": 8}, version_is(7))])
     with pytest.raises(UnsatisfiableCondition, match="and there is no such item"):
-        write(
-            stubbed_dynamodb.client,
-            lambda _: Plan(0, [Update(COUNTER, {"version": 8}, version_is(7))]),
-            {COUNTER: None},
-            plenty(),
-        )
+        write(dynamodb.client, lambda _: plan, {COUNTER: None}, plenty())
 
 
-def test_a_writer_who_always_loses_fails_at_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
+def test_a_writer_who_always_loses_fails_at_the_deadline(dynamodb: Stubbed, clock: Clock) -> None:
     lost = iter(range(1, 1000))
     deadline = Deadline.after(5)
 
     def lose_again(observed: Observed) -> Plan[int]:
-        stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(7 + next(lost))))
+        dynamodb.fails_condition("update_item", at(7 + next(lost)))
         return count_up(observed)
 
     with pytest.raises(DeadlinePassed, match="conflicts"):
-        write(stubbed_dynamodb.client, lose_again, {COUNTER: at(7)}, deadline)
-    assert 3 <= len(stubbed_dynamodb.requests) < 1000
+        counted(dynamodb, lose_again, deadline)
+    assert 3 <= len(dynamodb.requests) < 1000
     assert clock.now < deadline.at + 0.1
-    stubbed_dynamodb.forgets_the_rest()
+    dynamodb.forgets_the_rest()
 
 
 def lose(stubbed: Stubbed, times: int) -> None:
     """Another writer is first this many times, and then the write takes effect."""
     for version in range(8, 8 + times):
-        stubbed.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(version)))
+        stubbed.fails_condition("update_item", at(version))
     stubbed.answers("update_item")
 
 
@@ -397,30 +385,30 @@ def lose(stubbed: Stubbed, times: int) -> None:
     ("times", "pauses"), [(0, 0), (1, 0), (2, 1), (5, 1), (6, 2), (11, 2), (12, 3), (19, 3), (20, 4)]
 )
 def test_one_who_lost_tries_again_at_once_and_steps_aside_the_less_often_the_longer_it_lost(
-    stubbed_dynamodb: Stubbed, clock: Clock, times: int, pauses: int
+    dynamodb: Stubbed, clock: Clock, times: int, pauses: int
 ) -> None:
-    lose(stubbed_dynamodb, times)
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (8 + times, times)
+    lose(dynamodb, times)
+    assert counted(dynamodb)[:2] == (8 + times, times)
     assert len([pause for pause in clock.pauses if pause > 0]) == pauses
 
 
 @pytest.mark.usefixtures("longest_pauses")
 @pytest.mark.parametrize(("request_seconds", "pause_seconds"), [(0.01, 0.64), (10, LONGEST_PAUSE_SECONDS)])
 def test_a_pause_is_at_most_64_times_as_long_as_the_request_and_no_longer_than_a_second(
-    stubbed_dynamodb: Stubbed, clock: Clock, request_seconds: float, pause_seconds: float
+    dynamodb: Stubbed, clock: Clock, request_seconds: float, pause_seconds: float
 ) -> None:
     clock.step_seconds = request_seconds
-    lose(stubbed_dynamodb, 2)
-    write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    lose(dynamodb, 2)
+    counted(dynamodb)
     assert clock.pauses == [pytest.approx(pause_seconds)]
 
 
 @pytest.mark.usefixtures("longest_pauses")
-def test_no_pause_outlasts_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
+def test_no_pause_outlasts_the_deadline(dynamodb: Stubbed, clock: Clock) -> None:
     clock.step_seconds = 0.05
     deadline = Deadline.after(0.4)
-    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
-    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    dynamodb.refuses("update_item", "TransactionConflictException")
+    dynamodb.refuses("update_item", "TransactionConflictException")
     with pytest.raises(DeadlinePassed):
-        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, deadline)
+        counted(dynamodb, count_up, deadline)
     assert 0 < clock.pauses[0] < 0.4

@@ -66,31 +66,24 @@ def test_a_thread_remembers_the_items_that_were_contended_last() -> None:
     assert pace.wait(key("Orders", order_id="o-1"), plenty())
 
 
-def refused(stubbed: Stubbed, *versions: int) -> None:
-    """Another writer is first with each of these versions."""
-    for version in versions:
-        stubbed.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(version)))
-
-
 def at(version: int) -> dict[str, object]:
     return {"order_id": "o-1", "count": 0, "version": version, "cw:version_id": "another writer's"}
 
 
 def test_modify_waits_before_it_reads_the_item_again(
-    stubbed_dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second `modify` meets four conflicts without a pause: a paced writer steps aside later."""
-    orders = VersionedTable(stubbed_dynamodb.client, "Orders", "order_id")
+    orders = VersionedTable(dynamodb.client, "Orders", "order_id")
     log: list[str] = []
     wait = steps(pacing.Pace.wait)
     monkeypatch.setattr(pacing.Pace, "wait", blocking(lambda *given: log.append("wait") or wait(*given)))
-    stubbed_dynamodb.client.meta.events.register(
-        "before-parameter-build.dynamodb", lambda model, **_: log.append(model.name)
-    )
+    dynamodb.client.meta.events.register("before-parameter-build", lambda model, **_: log.append(model.name))
     for before, *others in ([7, 8], [12, 13, 14, 15, 16]):
-        stubbed_dynamodb.answers("get_item", {"Item": to_dynamodb(at(before))})
-        refused(stubbed_dynamodb, *others)
-        stubbed_dynamodb.answers("update_item")
+        dynamodb.answers("get_item", {"Item": to_dynamodb(at(before))})
+        for version in others:
+            dynamodb.fails_condition("update_item", at(version))
+        dynamodb.answers("update_item")
     monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda *_: pytest.fail("has stepped aside"))
     for _ in range(2):
         orders.modify("o-1", change=lambda order: order | {"count": 1})  # type: ignore[operator]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline
-from conditional_writes.core.items import to_dynamodb
 from ledger.core.profile_messages import ProfileUpdate
 from ledger.profile_writer import UPSERTED, ProfileWriter, QueuedUpdate
 from tests.unit.stubs import Stubbed
@@ -52,11 +51,6 @@ def dispositions(*messages: QueuedUpdate) -> list[object]:
             case disposition:
                 shown.append(disposition)
     return shown
-
-
-def refuses(dynamodb: Stubbed, item: dict[str, Any]) -> None:
-    """Prepares a failed condition with this item."""
-    dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(item))
 
 
 def test_each_profile_has_a_request_of_its_own_and_they_are_sent_in_parallel(empty_dynamodb: Stubbed) -> None:

@@ -43,16 +43,16 @@ def keys_asked_for(stubbed: Stubbed) -> list[int]:
     return [sum(len(table["Keys"]) for table in request["RequestItems"].values()) for request in stubbed.parameters]
 
 
-def test_what_was_not_processed_is_asked_for_again(stubbed_dynamodb: Stubbed) -> None:
-    finds(stubbed_dynamodb, order(1), unprocessed=(order(2), line(3)))
-    finds(stubbed_dynamodb, order(2))
-    observed = read(stubbed_dynamodb.client, [order(1), order(2), line(3)], plenty())
-    assert keys_asked_for(stubbed_dynamodb) == [3, 2]
+def test_what_was_not_processed_is_asked_for_again(dynamodb: Stubbed) -> None:
+    finds(dynamodb, order(1), unprocessed=(order(2), line(3)))
+    finds(dynamodb, order(2))
+    observed = read(dynamodb.client, [order(1), order(2), line(3)], plenty())
+    assert keys_asked_for(dynamodb) == [3, 2]
     assert (bool(observed[order(1)]), bool(observed[order(2)]), observed[line(3)]) == (True, True, None)
 
 
 def test_before_it_is_asked_for_again_the_pauses_grow_up_to_a_second_and_end_at_the_deadline(
-    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
+    dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, pauses = 0.0, list[float]()
 
@@ -65,18 +65,18 @@ def test_before_it_is_asked_for_again_the_pauses_grow_up_to_a_second_and_end_at_
     monkeypatch.setattr("time.sleep", sleep)
     monkeypatch.setattr("conditional_writes.core.steps.random.uniform", lambda _, longest: longest)
     for _ in range(8):
-        finds(stubbed_dynamodb, unprocessed=(order(1),))
+        finds(dynamodb, unprocessed=(order(1),))
     with pytest.raises(DeadlinePassed):
-        read(stubbed_dynamodb.client, [order(1)], Deadline(at=3.0))
+        read(dynamodb.client, [order(1)], Deadline(at=3.0))
     assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 0.45])
-    stubbed_dynamodb.forgets_the_rest()
+    dynamodb.forgets_the_rest()
 
 
-def test_what_was_not_processed_is_missing_if_it_is_asked_for_once(stubbed_dynamodb: Stubbed) -> None:
-    finds(stubbed_dynamodb, order(1), unprocessed=(order(2),))
-    observed = read_once(stubbed_dynamodb.client, [order(1), order(2), order(3), order(1)], plenty())
+def test_what_was_not_processed_is_missing_if_it_is_asked_for_once(dynamodb: Stubbed) -> None:
+    finds(dynamodb, order(1), unprocessed=(order(2),))
+    observed = read_once(dynamodb.client, [order(1), order(2), order(3), order(1)], plenty())
     assert observed == {order(1): {"order_id": "o-1", "found": True}, order(3): None}
-    assert keys_asked_for(stubbed_dynamodb) == [3]
+    assert keys_asked_for(dynamodb) == [3]
 
 
 def test_if_botocore_changes_the_event_that_the_items_are_taken_at_it_reads_them_itself(

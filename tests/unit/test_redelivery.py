@@ -29,27 +29,25 @@ def delays(number: int) -> dict[QueueMessage[Any], int]:
     return {message: 2 + n for n, message in enumerate(messages(number))}
 
 
-def test_messages_are_delayed_and_acknowledged_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(12), plenty())
-    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(12), plenty())
-    *delaying, first, second = [request["Entries"] for request in stubbed_sqs.parameters]
+def test_messages_are_delayed_and_acknowledged_ten_at_a_time(sqs: Stubbed) -> None:
+    delay_redelivery(sqs.client, QUEUE_URL, delays(12), plenty())
+    acknowledge(sqs.client, QUEUE_URL, messages(12), plenty())
+    *delaying, first, second = [request["Entries"] for request in sqs.parameters]
     assert list(map(len, delaying)) == [10, 2]
     assert {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entries in delaying for entry in entries} == {
         f"receipt-{n}": 2 + n for n in range(12)
     }
     assert {entry["ReceiptHandle"] for entry in first + second} == {f"receipt-{n}" for n in range(12)}
-    for request in stubbed_sqs.parameters:
+    for request in sqs.parameters:
         assert request["QueueUrl"] == QUEUE_URL
         assert len({entry["Id"] for entry in request["Entries"]}) == len(request["Entries"])
 
 
-def test_what_cannot_be_delayed_or_acknowledged_is_only_late(
-    stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
-) -> None:
-    stubbed_sqs.refuses("change_message_visibility_batch", "AccessDenied")
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(20), plenty())
-    stubbed_sqs.refuses("delete_message_batch", "AccessDenied")
-    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(2), plenty())
+def test_what_cannot_be_delayed_or_acknowledged_is_only_late(sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
+    sqs.refuses("change_message_visibility_batch", "AccessDenied")
+    delay_redelivery(sqs.client, QUEUE_URL, delays(20), plenty())
+    sqs.refuses("delete_message_batch", "AccessDenied")
+    acknowledge(sqs.client, QUEUE_URL, messages(2), plenty())
     assert "could not delay the redelivery of 10 messages" in caplog.text
     assert "could not acknowledge 2 messages" in caplog.text
 

@@ -31,36 +31,36 @@ def bodies(parameters: dict[str, Any]) -> list[str]:
     return [entry["MessageBody"] for entry in parameters["Entries"]]
 
 
-def test_a_message_of_a_group_is_sent_with_it_and_another_without(stubbed_sqs: Stubbed) -> None:
-    send_all(stubbed_sqs.client, QUEUE, [Message("body", group_id="expire_holds"), Message("body")], plenty())
-    [parameters] = stubbed_sqs.parameters
+def test_a_message_of_a_group_is_sent_with_it_and_another_without(sqs: Stubbed) -> None:
+    send_all(sqs.client, QUEUE, [Message("body", group_id="expire_holds"), Message("body")], plenty())
+    [parameters] = sqs.parameters
     [grouped, alone] = parameters["Entries"]
     assert grouped == {"Id": "0", "MessageBody": "body", "MessageGroupId": "expire_holds"}
     assert alone == {"Id": "1", "MessageBody": "body"}
 
 
-def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs: Stubbed) -> None:
-    stubbed_sqs.takes_messages_but(1, 3)
-    stubbed_sqs.takes_messages_but(10)  # The last message of twelve, in the second request.
-    stubbed_sqs.takes_messages_but(2)  # The last of those three.
-    send_all(stubbed_sqs.client, QUEUE, messages(12), plenty())
-    assert [bodies(parameters) for parameters in stubbed_sqs.parameters[2:]] == [
+def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(sqs: Stubbed) -> None:
+    sqs.takes_messages_but(1, 3)
+    sqs.takes_messages_but(10)  # The last message of twelve, in the second request.
+    sqs.takes_messages_but(2)  # The last of those three.
+    send_all(sqs.client, QUEUE, messages(12), plenty())
+    assert [bodies(parameters) for parameters in sqs.parameters[2:]] == [
         ["body 1", "body 3", "body 10"],
         ["body 10"],
     ]
 
 
-def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubbed, pauses: list[object]) -> None:
-    stubbed_sqs.takes_messages_but(1, 2)
+def test_what_the_queue_never_takes_is_an_error_that_says_why(sqs: Stubbed, pauses: list[object]) -> None:
+    sqs.takes_messages_but(1, 2)
     for _ in range(TRIES - 1):
-        stubbed_sqs.takes_messages_but(0, 1)
+        sqs.takes_messages_but(0, 1)
     with pytest.raises(NotSent, match=r"^2 messages weren't sent in 3 tries: InternalError$"):
-        send_all(stubbed_sqs.client, QUEUE, messages(3), plenty())
+        send_all(sqs.client, QUEUE, messages(3), plenty())
     assert pauses == [(0, sending.LONGEST_PAUSE_SECONDS)] * (TRIES - 1)
 
 
-def test_after_the_deadline_or_without_messages_no_request_is_sent(stubbed_sqs: Stubbed) -> None:
+def test_after_the_deadline_or_without_messages_no_request_is_sent(sqs: Stubbed) -> None:
     with pytest.raises(NotSent, match="DeadlinePassed"):
-        send_all(stubbed_sqs.client, QUEUE, messages(1), Deadline.after(0))
-    send_all(stubbed_sqs.client, QUEUE, [], plenty())
-    assert stubbed_sqs.operations == []
+        send_all(sqs.client, QUEUE, messages(1), Deadline.after(0))
+    send_all(sqs.client, QUEUE, [], plenty())
+    assert sqs.operations == []
