@@ -8,12 +8,12 @@ anything of it: log lines, the texts of errors, `__str__`, and guards of what mu
 import ast
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
 type Function = ast.FunctionDef | ast.AsyncFunctionDef
-type Operator = Callable[[Any], Iterator[ast.AST]]
+type Operator = Callable[[Any], Iterable[ast.AST]]
 
 
 class _Place(NamedTuple):
@@ -205,38 +205,24 @@ def _without[Node](nodes: list[Node]) -> Iterator[list[Node]]:
         yield [*nodes[:at], *nodes[at + 1 :]]
 
 
-def _comparisons(node: ast.Compare) -> Iterator[ast.AST]:
-    for at, operator in enumerate(node.ops):
-        yield _with(node, ops=[*node.ops[:at], _SWAPPED[type(operator)](), *node.ops[at + 1 :]])
+def _tested(node: ast.If | ast.While, value: bool) -> ast.AST:
+    changed: ast.AST = _with(node, test=ast.copy_location(ast.Constant(value), node.test))
+    return changed
 
 
-def _operands(node: ast.BoolOp) -> Iterator[ast.AST]:
-    for values in _without(node.values):
-        yield values[0] if len(values) == 1 else _with(node, values=values)
+def _other_operator(node: ast.BinOp | ast.AugAssign) -> list[ast.AST]:
+    return [_with(node, op=_SWAPPED[type(node.op)]())] if type(node.op) in _SWAPPED else []
 
 
-def _unary(node: ast.UnaryOp) -> Iterator[ast.AST]:
-    yield node.operand
-
-
-def _arithmetic(node: ast.BinOp) -> Iterator[ast.AST]:
-    if type(node.op) in _SWAPPED:
-        yield _with(node, op=_SWAPPED[type(node.op)]())
-
-
-def _constant(node: ast.Constant) -> Iterator[ast.AST]:
+def _constant(node: ast.Constant) -> list[ast.AST]:
     match node.value:
         case bool():
-            yield ast.Constant(not node.value)
+            return [ast.Constant(not node.value)]
         case int() | float():
-            yield ast.Constant(node.value + 1)
+            return [ast.Constant(node.value + 1)]
         case str():
-            yield ast.Constant(f"XX{node.value}XX")
-
-
-def _choice(node: ast.IfExp) -> Iterator[ast.AST]:
-    yield node.body
-    yield node.orelse
+            return [ast.Constant(f"XX{node.value}XX")]
+    return []
 
 
 def _call(node: ast.Call) -> Iterator[ast.AST]:
@@ -247,57 +233,13 @@ def _call(node: ast.Call) -> Iterator[ast.AST]:
             yield _with(node, keywords=others)
 
 
-def _comprehension(node: ast.comprehension) -> Iterator[ast.AST]:
-    for conditions in _without(node.ifs):
-        yield _with(node, ifs=conditions)
+def _nothing(_: ast.stmt) -> list[ast.AST]:
+    return [ast.Pass()]
 
 
-def _dict(node: ast.Dict) -> Iterator[ast.AST]:
-    for keys, values in zip(_without(node.keys), _without(node.values), strict=True):
-        yield _with(node, keys=keys, values=values)
-
-
-def _condition(node: ast.If) -> Iterator[ast.AST]:
-    for value in (True, False):
-        yield _with(node, test=ast.copy_location(ast.Constant(value), node.test))
-
-
-def _loop(node: ast.While) -> Iterator[ast.AST]:
-    yield _with(node, test=ast.copy_location(ast.Constant(value=False), node.test))
-
-
-def _augmented(node: ast.AugAssign) -> Iterator[ast.AST]:
-    yield ast.Pass()
-    if type(node.op) in _SWAPPED:
-        yield _with(node, op=_SWAPPED[type(node.op)]())
-
-
-def _nothing(_: ast.stmt) -> Iterator[ast.AST]:
-    yield ast.Pass()
-
-
-def _return(node: ast.Return) -> Iterator[ast.AST]:
-    if node.value is not None and not isinstance(node.value, ast.Constant):
-        yield ast.Return(ast.copy_location(ast.Constant(None), node.value))
-
-
-def _break(_: ast.Break) -> Iterator[ast.AST]:
-    yield ast.Return(None)
-
-
-def _continue(_: ast.Continue) -> Iterator[ast.AST]:
-    yield ast.Break()
-
-
-def _match(node: ast.Match) -> Iterator[ast.AST]:
-    if len(node.cases) > 1:
-        for cases in _without(node.cases):
-            yield _with(node, cases=cases)
-
-
-def _case(node: ast.match_case) -> Iterator[ast.AST]:
-    if node.guard is not None:
-        yield _with(node, guard=None)
+def _return(node: ast.Return) -> list[ast.AST]:
+    is_plain = node.value is None or isinstance(node.value, ast.Constant)
+    return [] if is_plain else [ast.Return(ast.copy_location(ast.Constant(None), node.value))]
 
 
 def _try(node: ast.Try) -> Iterator[ast.AST]:
@@ -313,25 +255,33 @@ def _try(node: ast.Try) -> Iterator[ast.AST]:
 
 
 OPERATORS: dict[type[ast.AST], Operator] = {
-    ast.Compare: _comparisons,
-    ast.BoolOp: _operands,
-    ast.UnaryOp: _unary,
-    ast.BinOp: _arithmetic,
+    ast.Compare: lambda node: [
+        _with(node, ops=[*node.ops[:at], _SWAPPED[type(each)](), *node.ops[at + 1 :]])
+        for at, each in enumerate(node.ops)
+    ],
+    ast.BoolOp: lambda node: [
+        each[0] if len(each) == 1 else _with(node, values=each) for each in _without(node.values)
+    ],
+    ast.UnaryOp: lambda node: [node.operand],
+    ast.BinOp: _other_operator,
     ast.Constant: _constant,
-    ast.IfExp: _choice,
+    ast.IfExp: lambda node: [node.body, node.orelse],
     ast.Call: _call,
-    ast.comprehension: _comprehension,
-    ast.Dict: _dict,
-    ast.If: _condition,
-    ast.While: _loop,
-    ast.AugAssign: _augmented,
+    ast.comprehension: lambda node: [_with(node, ifs=each) for each in _without(node.ifs)],
+    ast.Dict: lambda node: [
+        _with(node, keys=keys, values=values)
+        for keys, values in zip(_without(node.keys), _without(node.values), strict=True)
+    ],
+    ast.If: lambda node: [_tested(node, value=True), _tested(node, value=False)],
+    ast.While: lambda node: [_tested(node, value=False)],
+    ast.AugAssign: lambda node: [ast.Pass(), *_other_operator(node)],
     ast.Expr: _nothing,
     ast.Delete: _nothing,
     ast.Raise: _nothing,
     ast.Return: _return,
-    ast.Break: _break,
-    ast.Continue: _continue,
-    ast.Match: _match,
-    ast.match_case: _case,
+    ast.Break: lambda _: [ast.Return(None)],
+    ast.Continue: lambda _: [ast.Break()],
+    ast.Match: lambda node: [_with(node, cases=each) for each in _without(node.cases) if each],
+    ast.match_case: lambda node: [_with(node, guard=None)] if node.guard else [],
     ast.Try: _try,
 }
