@@ -92,9 +92,9 @@ OF_TRANSFERS: dict[str, tuple[Callable[[Books], object], str]] = {
     "an entry twice": (lambda books: books.journal["a"].insert(2, books.journal["a"][1]), "a: at version 5, but"),
     "a decision": (lambda books: _outcome(books, 2, status="POSTED", reason=None), "a: version 3 should be ('REJECTED"),
     "an amount": (lambda books: _outcome(books, 1, amount=Decimal(51)), "the sum of the balances is"),
-    "a side missing": (
+    "no other side": (
         lambda books: _write_c(books, *books.journal["c"][:4]),
-        "transfer 4 from c to b: its entries are on b",
+        "transfer 4 from c to b: its entries are",
     ),
     "one side posted, the other rejected": (
         lambda books: _outcome(books, 3, "c", status="POSTED", reason=None),
@@ -110,10 +110,7 @@ def _reverse_too_much(books: Books) -> None:
 
 OF_HOLDS: dict[str, tuple[Callable[[Any], object], str]] = {
     "another sum": (lambda books: _account(books, held=Decimal(6)), "a: the sum of its open holds is 5, and 6 is held"),
-    "held money that is spent": (
-        lambda books: _outcome(books, HELD, held_after=Decimal(31)),
-        "a: version 4 has spent held money",
-    ),
+    "held money": (lambda books: _outcome(books, HELD, held_after=Decimal(31)), "a: version 4 has spent held money"),
     "more reversed than moved": (_reverse_too_much, "a: 3 was reversed by 21, and its amount is 20"),
 }
 PLANTED = [

@@ -76,10 +76,7 @@ def _post_twice(bank: Bank) -> None:
 
 
 PLANTED: dict[str, tuple[Callable[[Bank], object], str]] = {
-    "an outcome that changes": (
-        lambda bank: bank.entry("a", 3, status="POSTED", reason=None),
-        "a: 2 was JournalEntry(",
-    ),
+    "a changed outcome": (lambda bank: bank.entry("a", 3, status="POSTED", reason=None), "a: 2 was JournalEntry("),
     "an acknowledged message that wasn't posted": (
         lambda bank: bank.remove("a", 2),
         "acknowledged, but not in the journal of a: " + PAY,

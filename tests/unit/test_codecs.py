@@ -245,11 +245,8 @@ def test_none_and_an_empty_set_are_no_attribute_if_the_default_brings_them_back(
     assert back == empty
     full = model(name="a", needed="b", note="c", gate="d", tags={"e"}, wanted={"f"}, kinds=frozenset({"g"}))
     assert through_dynamodb(codec, full)[1] == full
-    unwanted = model(name="a", needed=None, wanted=None)
-    assert through_dynamodb(codec, unwanted) == (
-        {"name": "a", "needed": None, "gate": "B7", "kinds": {"new"}},
-        unwanted,
-    )
+    without = model(name="a", needed=None, wanted=None)
+    assert through_dynamodb(codec, without) == ({"name": "a", "needed": None, "gate": "B7", "kinds": {"new"}}, without)
 
 
 # --- names -----------------------------------------------------------------------------------------------
@@ -358,10 +355,7 @@ OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it
         (Arrayed, "Arrayed can't be a model: it is array_like, and an item is a map"),
         (dataclass_of(list[int] | set[int]), "Model can't be a model: Type unions may not contain more than one array"),
         (Renamed, "Renamed.price is written as price and read as cost: give it one `alias` for both"),
-        (
-            pydantic_of(list[Renamed]),
-            "Model.it.price is written as price and read as cost: give it one `alias` for both",
-        ),
+        (pydantic_of(list[Renamed]), "Model.it.price is written as price and read as cost: give it one `alias`"),
         (OldFirst, "OldFirst.price is written as price and read as cost or price: give it one `alias` for both, or re"),
         (ByName, "ByName.price is written as cost and read as price: give it one `alias` for both"),
         (Closed, "Closed forbids extra attributes, and writes some: price"),
@@ -396,11 +390,7 @@ def test_a_class_that_no_item_can_be_is_refused_with_a_sentence(model: Any, why:
         (Seat, {"row": Decimal("1.5"), "cabin": "F"}, "row: expected `int`, got `decimal`"),
         (Seat, {"row": 1, "cabin": "Z"}, "cabin: invalid enum value 'Z'"),
         (Seat, {"row": 1}, "Object missing required field `cabin`"),
-        (
-            SeatModel,
-            {"row": "x"},
-            "row: Input should be a valid integer, unable to parse string as an integer; cabin: Fi",
-        ),
+        (SeatModel, {"row": "x"}, "row: Input should be a valid integer, unable to parse string as an integer; cabin"),
         (SeatModel, {"row": 1, "cabin": "F", "tags": 1}, "tags: Input should be a valid frozenset"),
     ],
 )

@@ -43,8 +43,8 @@ UNSEEN: dict[str, tuple[str, int]] = {
 """With the place of the character that can't be seen."""
 REFUSED: dict[str, tuple[str, str]] = {
     **{
-        name: (text, f"U+{ord(text[number - 1]):04X} at character {number} can't be seen")
-        for name, (text, number) in UNSEEN.items()
+        name: (text, f"U+{ord(text[at - 1]):04X} at character {at} can't be seen")
+        for name, (text, at) in UNSEEN.items()
     },
     "a blank at the end": ("order ", "U+0020 at character 6 can't be seen at an end"),
     "a blank at the beginning": (" é", "U+0020 at character 1 can't be seen at an end"),
@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a Cyrillic letter in Latin": ("p\u0430y", "U+0430 at character 2 is Cyrillic, U+0070 at character 1 isn't"),
     "a Latin letter in Greek": ("\u03b1a", "U+0061 at character 2 is Latin, U+03B1 at character 1 isn't"),
     "a Greek letter in Cyrillic": ("\u0430\u03bf", "U+03BF at character 2 is Greek, U+0430 at character 1 isn't"),
-    "another side's key": (
+    "another's key": (
         "teller:side:x",
         "expected the id of a transaction and its home, got an entry's key, teller:side:…",
     ),
@@ -61,19 +61,8 @@ REFUSED: dict[str, tuple[str, str]] = {
 TAKEN = [
     *("=1+1", "+1", "-1", "@SUM(1)", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"),
     *("<img src=x onerror=alert(1)>", "[red]a[/]", '"a","b"', "a;b", "%s{0}", "\\x1b[2J", "#/=%"),
-    *(
-        "a b",
-        "café",
-        "\U0001f3e6",
-        "订单A",
-        "ご注文",
-        "заказ-1",
-        "\u03b1\u03b2",
-        "ß",
-        "\u0440\u0430\u0443",
-        "\uff21",
-        "O0Il1",
-    ),
+    *("a b", "café", "\U0001f3e6", "订单A", "ご注文", "заказ-1", "\u03b1\u03b2", "ß"),
+    *("\u0440\u0430\u0443", "\uff21", "O0Il1"),
 ]
 """Formulas, markup, and letters of any script; the last ones look like others."""
 TEXTS = [*(text for text, _ in REFUSED.values()), *TAKEN]
@@ -91,9 +80,7 @@ reason_of = functools.partial(refusals.reason_of, decode)
         (reversal_body, "of_transaction_id"),
     ],
 )
-def test_an_id_is_refused_with_the_place_of_what_is_wrong_or_taken_as_it_is(
-    body: Callable[..., str], field: str
-) -> None:
+def test_an_id_is_refused_with_the_place_of_what_is_wrong_or_taken(body: Callable[..., str], field: str) -> None:
     for text, sentence in REFUSED.values():
         assert reason_of(body(**{field: json.dumps(text)})) == f"{field}: {sentence}"
     for text in TAKEN:

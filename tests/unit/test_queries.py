@@ -53,27 +53,16 @@ NOT_OF_A_KEY = r"Orders: a query's condition is made of equals, .* joined by &: 
         (OF_C_1 & equals(("customer_id", "a"), 1), r"customer_id\.a isn't in the key"),
     ],
 )
-def test_a_condition_that_is_none_of_the_key_is_refused_before_anything_is_sent(
-    condition: Condition, sentence: str
-) -> None:
+def test_a_condition_that_is_none_of_the_key_is_refused_before_it_is_sent(condition: Condition, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         orders().query(condition)
 
 
 OTHERS_KEY = VersionedTable(None, "Others", "customer_id", "order_id").key("c-1", 7)  # type: ignore[arg-type]
 MISUSES: list[tuple[Callable[[Any], object], str]] = [
-    (
-        lambda table: table.query(at_least("placed_at", 7), index="by_status"),
-        "a query is of one partition key of by_sta",
-    ),
-    (
-        lambda table: table.query(OF_C_1, matching=exists("a") & less_than("order_id", 3)),
-        "order_id is in the key, which",
-    ),
-    (
-        lambda table: table.query("customer_id = c-1"),
-        "Orders: .* is no condition: make one with equals, of the partition",
-    ),
+    (lambda table: table.query(at_least("placed_at", 7), index="by_status"), "is of one partition key of by_status"),
+    (lambda table: table.query(OF_C_1, matching=exists("a") & less_than("order_id", 3)), "order_id is in the key, "),
+    (lambda table: table.query("customer_id = c-1"), "Orders: .* is no condition: make one with equals, of the"),
     (lambda table: table.query(OF_C_1, matching="a = b"), "'a = b' is no condition"),
     (lambda table: table.scan(page_size=0), "page_size: 0, expected 1 or more"),
     (lambda table: table.scan(page_size="5"), "page_size: '5', expected 1 or more"),
@@ -83,17 +72,12 @@ MISUSES: list[tuple[Callable[[Any], object], str]] = [
     (lambda table: table.scan(index="by_status", after=table.key("c-1", 7)), "says nothing of its place in an index"),
     (lambda table: table.query(OF_C_1, index="i", after=table.key("c-1", 7)), "says nothing of its place in an index"),
     (lambda table: table.scan(after=OTHERS_KEY), "expected the key of one of its items to go on after, got Others"),
-    (
-        lambda table: table.scan(after="c-1"),
-        "after: 'c-1', expected the key of one of its items, or the token of a page",
-    ),
+    (lambda table: table.scan(after="c-1"), "after: 'c-1', expected the key of one of its items, or the token of a"),
 ]
 
 
 @pytest.mark.parametrize(("misuse", "sentence"), MISUSES)
-def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
-    misuse: Callable[[Any], object], sentence: str
-) -> None:
+def test_what_cannot_be_meant_is_refused_before_it_is_sent(misuse: Callable[[Any], object], sentence: str) -> None:
     with pytest.raises((TypeError, ValueError), match=sentence):
         misuse(orders())
 

@@ -36,14 +36,8 @@ REFUSED: list[tuple[Any, str]] = [
     (STATEMENT | {"last": 1001}, "last: expected `int` <= 1000"),
     (STATEMENT | {"last": True}, "last: expected `int | null`, got `bool`"),
     (STATEMENT | {"last": float("nan")}, "last: expected a finite decimal number, got NaN"),
-    (
-        STATEMENT | {"last": 10, "limit": 5},
-        "limit: expected it with from_version or from or versions, got it with last",
-    ),
-    (
-        STATEMENT | {"versions": {"pool": [1, 2]}, "from_version": 1},
-        "body: expected one of last, from_version and from",
-    ),
+    (STATEMENT | {"last": 10, "limit": 5}, "limit: expected it with from_version or from or versions, got it with las"),
+    (STATEMENT | {"versions": {"pool": [1, 2]}, "from_version": 1}, "body: expected one of last, from_version and fro"),
     (STATEMENT | {"versions": {"pool": [1]}}, "versions[...]: expected `array` of length 2"),
     (STATEMENT | {"from_version": 0}, "from_version: expected `int` >= 1"),
     (STATEMENT | {"from_version": 10**16}, "from_version: expected `int` <= 1000000000000000"),

@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.republish_requests import (
-    RepublishAccount,
-    RepublishAccounts,
-    decode_republish_request,
-    republish_event,
-)
+from ledger.core.republish_requests import RepublishAccount, RepublishAccounts, republish_event
+from ledger.core.republish_requests import decode_republish_request as decode_request
 
 ALICE = {"account_id": "alice"}
 SINCE = {"from": "2026-03-01T00:00:00Z"}
@@ -32,14 +28,14 @@ SINCE = {"from": "2026-03-01T00:00:00Z"}
 )
 def test_a_request_is_decoded_and_encoded_as_it_was(request_fields: dict[str, Any]) -> None:
     event = {"republish": request_fields}
-    request = decode_republish_request(event)
+    request = decode_request(event)
     assert isinstance(request, RepublishAccount if "account_id" in request_fields else RepublishAccounts)
-    assert decode_republish_request(republish_event(request)) == request
+    assert decode_request(republish_event(request)) == request
     assert republish_event(request)["republish"].keys() == request_fields.keys()
 
 
 def test_times_are_in_utc() -> None:
-    request = decode_republish_request({"republish": {"from": "2026-03-01T00:30:00+01:00"}})
+    request = decode_request({"republish": {"from": "2026-03-01T00:30:00+01:00"}})
     assert request.from_time == datetime(2026, 2, 28, 23, 30, tzinfo=UTC)
     assert republish_event(request) == {"republish": {"from": "2026-02-28T23:30:00Z"}}
 
@@ -69,10 +65,10 @@ REFUSED: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("fields", "beginning"), REFUSED, ids=[beginning for _, beginning in REFUSED])
 def test_another_is_refused_with_a_sentence(fields: Any, beginning: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
-        decode_republish_request({"republish": fields})
+        decode_request({"republish": fields})
     assert str(caught.value).startswith(beginning)
 
 
 def test_an_event_has_nothing_beside_the_request() -> None:
     with pytest.raises(InvalidMessage, match="body: object contains unknown field `Records`"):
-        decode_republish_request({"republish": ALICE, "Records": []})
+        decode_request({"republish": ALICE, "Records": []})

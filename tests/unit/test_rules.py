@@ -9,15 +9,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.interest import Interest
-from ledger.core.rules import (
-    Decision,
-    RejectionReason,
-    StandIn,
-    forced,
-    moved,
-    moved_whatever_the_limit,
-    too_much_for,
-)
+from ledger.core.rules import Decision, RejectionReason, StandIn, forced, moved, moved_whatever_the_limit, too_much_for
 from ledger.core.transaction_types.base import UnsoundDecision, check_effects
 from ledger.core.values import normalized
 from tests.support.numbers import exact_numbers

@@ -13,13 +13,7 @@ from tools.teller.operator import Operator
 IDS = {"transaction_id": "t-1", "account_id": "a"}
 LINE = '{"transaction_id": "t-1", "account_id": "a", "amount": 12.50}'
 POSTED = IDS | {"state": "posted", "amount": "12.5", "balance_after": "100"}
-INVALID = {
-    "transaction_id": None,
-    "account_id": None,
-    "state": "invalid",
-    "reason_code": "WRONG_QUEUE",
-    "reason": "Why",
-}
+INVALID = dict.fromkeys(IDS) | {"state": "invalid", "reason_code": "WRONG_QUEUE", "reason": "Why"}
 
 
 def run(options: str, typed: str | bytes, *outcomes: dict[str, Any], error: str = "") -> tuple[list[Any], str, int]:

@@ -85,119 +85,79 @@ def test_a_missing_table_is_named_and_one_of_several_too() -> None:
 
 SECONDS: Any = 5
 SPAN: Any = timedelta(seconds=5)
-MISUSES: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
-    "seconds": (
-        lambda table: table.load("c-1", 7, deadline=SECONDS),
-        TypeError,
-        r"deadline: 5 is no deadline: use Deadline\.after",
-    ),
-    "a time span": (
-        lambda table: list(table.scan(deadline=SPAN)),
-        TypeError,
-        r"deadline: .*timedelta\(seconds=5\) is no deadline: use Deadline\.after",
-    ),
-    "seconds of a plan": (
-        lambda _: write(client, lambda _: Plan(None), {}, SECONDS),
-        TypeError,
-        r"deadline: 5 is no deadline: use Deadline\.after",
-    ),
-    "no time": (lambda _: Deadline.after(math.nan), ValueError, "a deadline after nan seconds"),
-    "parameters in another order": (
+NO_DEADLINE = r"deadline: 5 is no deadline: use Deadline\.after"
+ORDER: Any = {"order_id": 7}
+NO_KEY = r"\{'order_id': 7\} is no key"
+ONE_WRITE: Any = Put(key("Orders", order_id=7), {})
+A_TEXT: Any = "a = b"
+MISTYPED: list[tuple[Callable[[VersionedTable], object], str]] = [
+    (lambda table: table.load("c-1", 7, deadline=SECONDS), NO_DEADLINE),
+    (lambda table: list(table.scan(deadline=SPAN)), r"deadline: .*timedelta\(seconds=5\) is no deadline"),
+    (lambda _: write(client, lambda _: Plan(None), {}, SECONDS), NO_DEADLINE),
+    (
         lambda _: VersionedTable("Orders", client, "order_id"),  # type: ignore[arg-type]
-        TypeError,
         r"None is no table's name: expected VersionedTable\(client, name, \*key_names\)",
     ),
-    "a deadline of another type, though the lock may be free": (
+    (  # though the lock may be free
         lambda _: Locks(client, "Locks").acquire("nightly", lease_seconds=60, deadline=SECONDS),
-        TypeError,
-        r"deadline: 5 is no deadline: use Deadline\.after",
+        NO_DEADLINE,
     ),
-    "a lease that is a time span": (
+    (
         lambda _: Locks(client, "Locks").acquire("nightly", lease_seconds=SPAN),
-        TypeError,
         r"lease_seconds: expected a number of seconds, got .*timedelta\(seconds=5\)",
     ),
-    "a setting that is a text": (
+    (
         lambda _: Locks(client, "Locks", clock_skew_seconds="1"),  # type: ignore[arg-type]
-        TypeError,
         "clock_skew_seconds: expected a number of seconds, got '1'",
     ),
-    "a condition of boto3's": (
+    (
         lambda table: table.save({"customer_id": "c-1", "order_id": 7}, when=Attr("a").eq(1)),
-        TypeError,
         "Equals object.* is no condition: make one with `equals`",
     ),
-    "a condition as a text": (
-        lambda _: write_together(client, [Delete(key("Orders", order_id=7), "a = b")]),  # type: ignore[arg-type]
-        TypeError,
-        "'a = b' is no condition",
-    ),
-    "one write": (
-        lambda _: write_together(client, Put(key("Orders", order_id=7), {})),  # type: ignore[arg-type]
-        TypeError,
-        r"a plan's writes are Put\(.*, expected a list of writes",
-    ),
-    "a write of no key": (
-        lambda _: write_together(client, [Put({"order_id": 7}, {})]),  # type: ignore[arg-type]
-        TypeError,
-        r"\{'order_id': 7\} is no key: make one with `key`",
-    ),
-    "one key": (
-        lambda _: read(client, key("Orders", order_id=7), Deadline.after(5)),
-        TypeError,
-        "Orders order_id=7: one key, expected a list",
-    ),
-    "no keys": (
-        lambda _: read(client, [{"order_id": 7}], Deadline.after(5)),  # type: ignore[list-item]
-        TypeError,
-        r"\{'order_id': 7\} is no key",
-    ),
-    "set and removed": (
-        lambda table: table.update("c-1", 7, version=1, values={"a": 1, "b": 2}, removed=["a"]),
-        ValueError,
-        "order_id=7: a: in `values` and in `removed`: leave it in one of them",
-    ),
-    "a date": (
+    (lambda _: write_together(client, [Delete(key("Orders", order_id=7), A_TEXT)]), "'a = b' is no condition"),
+    (lambda _: write_together(client, ONE_WRITE), r"a plan's writes are Put\(.*, expected a list of writes"),
+    (lambda _: write_together(client, [Put(ORDER, {})]), f"{NO_KEY}: make one with `key`"),
+    (lambda _: read(client, key("Orders", order_id=7), Deadline.after(5)), "order_id=7: one key, expected a list"),
+    (lambda _: read(client, [ORDER], Deadline.after(5)), NO_KEY),
+    (
         lambda table: table.upsert("c-1", 7, entries=[MapEntry(("a", "b"), 1, as_of=date(2026, 1, 1))]),  # type: ignore[arg-type]
-        TypeError,
         r"as_of is datetime\.date\(2026, 1, 1\), expected a datetime",
     ),
-    "one entry": (
-        lambda table: table.upsert("c-1", 7, entries=MapEntry(("a", "b"), 1)),
-        TypeError,
+    (
+        lambda table: table.upsert("c-1", 7, entries=MapEntry(("a", "b"), 1)),  # type: ignore[arg-type]
         r"\('a', 'b'\) is no MapEntry: expected a list of them",
     ),
-    "an upsert of no key": (
-        lambda _: upsert(client, {"order_id": 7}, [MapEntry(("a", "b"), 1)]),  # type: ignore[arg-type]
-        TypeError,
-        r"\{'order_id': 7\} is no key",
-    ),
-    "removals that are forgotten after seconds": (
-        lambda table: table.upsert("c-1", 7, entries=[], forget_after=SECONDS),
-        ValueError,
-        "forget_after: 5, expected a timedelta of 0 or more",
-    ),
-    "removals that are forgotten before they are made": (
-        lambda table: table.upsert("c-1", 7, entries=[], forget_after=-SPAN),
-        ValueError,
-        "forget_after: .*, expected a timedelta of 0 or more",
-    ),
-    "names of two types": (
+    (lambda _: upsert(client, ORDER, [MapEntry(("a", "b"), 1)]), NO_KEY),
+    (
         lambda table: table.upsert("c-1", 7, entries=[MapEntry(("a", "b"), {1: 2, "c": 3}, datetime.now(UTC))]),
-        TypeError,
         "a.b: 1 is no text, as the names in an item",
     ),
-    "entries of the version": (
+]
+IMPOSSIBLE: list[tuple[Callable[[VersionedTable], object], str]] = [
+    (lambda _: Deadline.after(math.nan), "a deadline after nan seconds"),
+    (
+        lambda table: table.update("c-1", 7, version=1, values={"a": 1, "b": 2}, removed=["a"]),
+        "order_id=7: a: in `values` and in `removed`: leave it in one of them",
+    ),
+    (
+        lambda table: table.upsert("c-1", 7, entries=[], forget_after=SECONDS),
+        "forget_after: 5, expected a timedelta of 0 or more",
+    ),
+    (lambda table: table.upsert("c-1", 7, entries=[], forget_after=-SPAN), "expected a timedelta of 0 or more"),
+    (
         lambda table: table.upsert("c-1", 7, entries=[MapEntry(("version", "b"), 1)]),
-        ValueError,
         "version can't hold entries: it is the version",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("misuse", MISUSES)
-def test_what_cannot_be_meant_is_named_before_anything_is_sent(misuse: str) -> None:
-    call, kind, sentence = MISUSES[misuse]
+@pytest.mark.parametrize(
+    ("kind", "call", "sentence"),
+    [*((TypeError, *each) for each in MISTYPED), *((ValueError, *each) for each in IMPOSSIBLE)],
+)
+def test_what_cannot_be_meant_is_named_before_anything_is_sent(
+    kind: type[Exception], call: Callable[[VersionedTable], object], sentence: str
+) -> None:
     with pytest.raises(kind, match=sentence):
         call(orders)
 
