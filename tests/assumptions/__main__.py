@@ -42,9 +42,8 @@ def report_of(outcomes: dict[tuple[str, str], str], seconds: float) -> str:
     counts = {place: Counter(each for (at, _), each in outcomes.items() if at == place) for place, _ in outcomes}
     lines = ["| place | hold | differ as named | don't hold | not tried |", "|---|---|---|---|---|"]
     for place, count in counts.items():
-        lines.append(
-            f"| {place} | {' | '.join(str(count[each]) for each in ('passed', 'differs', 'failed', 'skipped'))} |"
-        )
+        counted = [str(count[each]) for each in ("passed", "differs", "failed", "skipped")]
+        lines.append(f"| {place} | {' | '.join(counted)} |")
     lines += ["", f"{len({name for _, name in outcomes})} assumptions, {seconds:.0f} s", ""]
     for (place, name), outcome in sorted(outcomes.items()):
         if outcome in ("failed", "differs"):

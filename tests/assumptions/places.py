@@ -66,11 +66,9 @@ def on_aws() -> Place:
 def table(place: Place) -> Iterator[str]:
     """A table with an index and a stream, which all tests share: each has partition keys of its own."""
     client, name = place.client("dynamodb"), place.new_name()
-    stream = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-    indexes = [index("by_tally", "id", "tally")]
-    client.create_table(
-        **definition(name, KEY, INDEX_TYPES, GlobalSecondaryIndexes=indexes, StreamSpecification=stream)
-    )
+    more = {"GlobalSecondaryIndexes": [index("by_tally", "id", "tally")]}
+    more |= {"StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}}
+    client.create_table(**definition(name, KEY, INDEX_TYPES, **more))
     try:
         client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
         yield name
@@ -90,10 +88,8 @@ def queue(place: Place, **attributes: str) -> Iterator[str]:
 
 
 def queue_arn(place: Place, url: str) -> str:
-    arn: str = place.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
-        "QueueArn"
-    ]
-    return arn
+    answer = place.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    return str(answer["Attributes"]["QueueArn"])
 
 
 @contextlib.contextmanager
@@ -102,12 +98,8 @@ def heard(place: Place, pattern: dict[str, Any]) -> Iterator[tuple[str, str]]:
     events, sqs, name = place.client("events"), place.client("sqs"), place.new_name()
     with queue(place) as url:
         arn = queue_arn(place, url)
-        statement = {
-            "Effect": "Allow",
-            "Principal": {"Service": "events.amazonaws.com"},
-            "Action": "sqs:SendMessage",
-            "Resource": "*",
-        }
+        statement = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}}
+        statement |= {"Action": "sqs:SendMessage", "Resource": "*"}
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
         events.create_event_bus(Name=name)
@@ -195,9 +187,7 @@ _KINDS: dict[str, tuple[_Listed, _Remove]] = {
         lambda place, name: _remove_bucket(place.client("s3"), name),
     ),
     "buses": (
-        lambda place: [
-            each["Name"] for each in place.client("events").list_event_buses(NamePrefix=PREFIX)["EventBuses"]
-        ],
+        lambda place: [bus["Name"] for bus in place.client("events").list_event_buses(NamePrefix=PREFIX)["EventBuses"]],
         lambda place, name: _remove_bus(place.client("events"), name),
     ),
     "queues": (

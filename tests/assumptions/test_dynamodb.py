@@ -72,9 +72,7 @@ class Items:
     def transact(self, *writes: dict[str, Any], token: str | None = None, **more: Any) -> dict[str, Any]:
         """Writes together. A write with an UpdateExpression is an Update, one with an Item a Put, others are checks."""
         kinds = {"UpdateExpression": "Update", "Item": "Put"}
-        items = [
-            {next((kind for name, kind in kinds.items() if name in each), "ConditionCheck"): each} for each in writes
-        ]
+        items = [{next((kind for name, kind in kinds.items() if name in one), "ConditionCheck"): one} for one in writes]
         token = token or uuid.uuid4().hex
         answer: dict[str, Any] = self.client.transact_write_items(TransactItems=items, ClientRequestToken=token, **more)
         return answer
@@ -100,9 +98,8 @@ def code_of(call: Callable[[], object]) -> str:
 @rests_on(CONDITIONS)
 def test_of_two_puts_on_the_condition_that_no_item_is_there_the_second_is_refused(items: Items) -> None:
     items.client.put_item(**items.write(condition=ABSENT, tally=1))
-    assert code_of(lambda: items.client.put_item(**items.write(condition=ABSENT, tally=2))) == (
-        "ConditionalCheckFailedException"
-    )
+    again = items.write(condition=ABSENT, tally=2)
+    assert code_of(lambda: items.client.put_item(**again)) == "ConditionalCheckFailedException"
     assert items.get() == {"tally": 1}
 
 
@@ -220,7 +217,7 @@ def test_transactions_of_one_item_at_the_same_time_lose_no_update(items: Items) 
     def try_once(number: int) -> str:
         try:
             items.transact(
-                items.update("SET tally = tally + :one", "hot", one=1), items.write(f"{number}", condition=ABSENT)
+                items.update("SET tally = tally + :n", "hot", n=1), items.write(f"{number}", condition=ABSENT)
             )
         except ClientError as error:
             answer: Any = error.response
@@ -254,10 +251,8 @@ def test_a_path_into_a_map_that_is_not_there_is_refused(items: Items) -> None:
 def test_two_updates_of_different_entries_of_a_map_keep_each_others(items: Items) -> None:
     items.put(map={"a": 1})
     for name in ("b", "c.d"):
-        request = items.update("SET #map.#name = :n", n=2) | {
-            "ExpressionAttributeNames": {"#map": "map", "#name": name}
-        }
-        items.client.update_item(**request)
+        names = {"#map": "map", "#name": name}
+        items.client.update_item(**items.update("SET #map.#name = :n", n=2), ExpressionAttributeNames=names)
     assert items.get() == {"map": {"a": 1, "b": 2, "c.d": 2}}
 
 
@@ -339,10 +334,9 @@ def test_an_expression_has_at_most_4_kilobytes(items: Items) -> None:
     def expression(length: int) -> str:
         return "SET " + "n" * (length - len("SET  = :n")) + " = :n"
 
-    items.client.update_item(**items.update(expression(4 * KB), n=1))
-    assert code_of(lambda: items.client.update_item(**items.update(expression(4 * KB + 1), n=1))) == (
-        "ValidationException"
-    )
+    longest, longer = (items.update(expression(length), n=1) for length in (4 * KB, 4 * KB + 1))
+    items.client.update_item(**longest)
+    assert code_of(lambda: items.client.update_item(**longer)) == "ValidationException"
 
 
 @rests_on(GUIDE + "HowItWorks.ReadConsistency.html")
@@ -466,9 +460,8 @@ def test_an_index_takes_a_unit_more_for_a_new_item_in_it(items: Items) -> None:
 def test_a_read_of_an_item_that_is_not_there_takes_as_much_as_one_of_4_kilobytes(
     items: Items, consistent: bool
 ) -> None:
-    answer = items.client.get_item(
-        TableName=items.table, Key=items.key(), ConsistentRead=consistent, ReturnConsumedCapacity="TOTAL"
-    )
+    request = {"TableName": items.table, "Key": items.key(), "ConsistentRead": consistent}
+    answer = items.client.get_item(**request, ReturnConsumedCapacity="TOTAL")
     assert answer["ConsumedCapacity"]["CapacityUnits"] == (1 if consistent else 0.5)
 
 
@@ -487,11 +480,8 @@ def test_the_stream_has_a_record_of_each_change_in_order_with_both_images(place:
         (record["eventName"], *(_read(record["dynamodb"].get(image, {})) for image in ("OldImage", "NewImage")))
         for record in _stream_records(place, items, 3)
     ]
-    assert records == [
-        ("INSERT", {}, {"tally": 1}),
-        ("MODIFY", {"tally": 1}, {"tally": 2}),
-        ("REMOVE", {"tally": 2}, {}),
-    ]
+    one, two = {"tally": 1}, {"tally": 2}
+    assert records == [("INSERT", {}, one), ("MODIFY", one, two), ("REMOVE", two, {})]
 
 
 @rests_on(STREAMS)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -92,12 +93,8 @@ def test_a_hidden_message_can_be_shown_at_once_and_hidden_for_longer(a_queue: Qu
 def test_a_message_is_hidden_for_twelve_hours_at_most(a_queue: Queue, seconds: int, *, taken: bool) -> None:
     a_queue.send()
     receipt = a_queue.receive_one()["ReceiptHandle"]
-    try:
+    with nullcontext() if taken else pytest.raises(ClientError):
         a_queue.hide(receipt, seconds)
-    except ClientError:
-        assert not taken
-    else:
-        assert taken
 
 
 @rests_on(API + "API_ChangeMessageVisibilityBatch.html")

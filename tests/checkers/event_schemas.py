@@ -56,9 +56,8 @@ def violations(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _missing_numbers(detail: Any) -> list[str]:
     """A later release has added `held_after`, so the schema doesn't require it: events in an archive lack it."""
-    return (
-        [] if isinstance(detail, dict) and "held_after" in detail else ['detail: "held_after" is a required property']
-    )
+    is_there = isinstance(detail, dict) and "held_after" in detail
+    return [] if is_there else ['detail: "held_after" is a required property']
 
 
 def _wrong_refusal(detail: Mapping[str, Any]) -> list[str]:

@@ -621,7 +621,7 @@ def _counted(payload: Mapping[str, Any], journal: Journal, account: State, amoun
             return {"limits": account["limits"]}
     after = []
     for each in account["limits"]:
-        was_counted = since is None or (
+        was_counted = not since or (
             "used" in each and since > each["set_at"] and _period(each, since) == each["period"]
         )
         if each["of"] == of and "used" in each and was_counted and (amount or payload["type"] == "hold"):

@@ -159,9 +159,8 @@ def _ids(body: str) -> tuple[Any, Sequence[Any]]:
     fields = dict.fromkeys(field for fields in oracle.ACCOUNT_FIELDS.values() for field in fields)
     transaction_id, *account_ids = (message.get(field) for field in ("transaction_id", *fields))
     legs = message.get("legs")
-    account_ids += (
-        [leg.get("account_id") for leg in legs if isinstance(leg, dict)][:20] if isinstance(legs, list) else []
-    )
+    legs = [leg for leg in legs if isinstance(leg, dict)][:20] if isinstance(legs, list) else []
+    account_ids += [leg.get("account_id") for leg in legs]
     return (transaction_id if _is_id(transaction_id) else None), [*filter(_is_id, account_ids)]
 
 

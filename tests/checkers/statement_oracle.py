@@ -103,11 +103,8 @@ class Journal(NamedTuple):
         amount = abs(sum((entry["amount"] for entry in reversals), Decimal(0)))
         if not reversals:
             return None
-        return {
-            "amount": text(amount),
-            "number": len(reversals),
-            "reversed_by": reversals[-1]["request"]["transaction_id"],
-        }
+        last = reversals[-1]["request"]["transaction_id"]
+        return {"amount": text(amount), "number": len(reversals), "reversed_by": last}
 
 
 def open_holds(entries: Iterable[dict[str, Any]], account_id: str) -> dict[str, tuple[Decimal, str | None]]:
@@ -149,10 +146,8 @@ def shown(entry: dict[str, Any]) -> Answer:
     amounts["held_after"] = text(entry.get("held_after", Decimal(0)))
     numbers = {name: int(entry[name]) for name in ("account_version", "rules", "decimal_places") if name in entry}
     if reversal := entry.get("reversal"):
-        same["reversal"] = reversal | {
-            "number": int(reversal["number"]),
-            "reversed_after": text(reversal["reversed_after"]),
-        }
+        after = text(reversal["reversed_after"])
+        same["reversal"] = reversal | {"number": int(reversal["number"]), "reversed_after": after}
     if exceeded := entry.get("exceeded"):
         same["exceeded"] = exceeded | {"left": text(exceeded["left"])}
     return same | amounts | numbers

@@ -107,9 +107,8 @@ def test_the_event_of_each_entry_fits_its_schema_and_says_the_same_each_time(ent
     Draft202012Validator(schema("outcome")).validate(event)
 
 
-any_ids = st.dictionaries(
-    st.sampled_from(["transaction_id", "account_id", "from_account_id", "to_account_id"]), ids | st.integers()
-)
+id_fields = st.sampled_from(["transaction_id", "account_id", "from_account_id", "to_account_id"])
+any_ids = st.dictionaries(id_fields, ids | st.integers())
 
 
 @given(

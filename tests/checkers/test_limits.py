@@ -34,9 +34,8 @@ amounts = st.integers(1, 60).map(Decimal)
 def limits(draw: st.DrawFn) -> Limit:
     of, per = draw(st.sampled_from([Of.DEBITS, Of.DEBITS, Of.CREDITS])), draw(st.sampled_from([Per.DAY, Per.MONTH]))
     name, zone = draw(st.sampled_from("xyz")), draw(st.sampled_from(ZONES))
-    value = (
-        {"number": Decimal(draw(st.integers(0, 9)))} if draw(st.integers(0, 4)) == 0 else {"amount": draw(amounts) * 3}
-    )
+    is_number = draw(st.integers(0, 4)) == 0
+    value = {"number": Decimal(draw(st.integers(0, 9)))} if is_number else {"amount": draw(amounts) * 3}
     return Limit(name=name, of=of, per=per, time_zone=zone, **value)
 
 
@@ -95,9 +94,8 @@ def overspent(entries: Sequence[JournalEntry]) -> Iterator[str]:
             since = {_but_for_its_value(rule): version for rule, version in rules.items()}
             new = msgspec.convert(entry.request["limits"], list[Limit])
             rules = {rule: since.get(_but_for_its_value(rule), index) for rule in new}
-        if outcome.reason or not (
-            kind == "hold" or (kind in ("transaction", "transfer", "compound") and outcome.amount < 0)
-        ):
+        is_debit = kind in ("transaction", "transfer", "compound") and outcome.amount < 0
+        if outcome.reason or not (is_debit or kind == "hold"):
             continue  # the posting of a hold was promised
         for rule, since_index in rules.items():
             if rule.of is Of.DEBITS and rule.amount is not None:
@@ -113,9 +111,8 @@ def _but_for_its_value(rule: Limit) -> tuple[object, ...]:
 def _spent(entries: Sequence[JournalEntry], rule: Limit, since: int, last: int) -> Decimal:
     """What left the account in the period of the last entry, without what came back of it."""
     by_id = {entry.transaction_id: (index, entry) for index, entry in enumerate(entries)}
-    in_period = [
-        index for index in range(since + 1, last + 1) if _period(rule, entries[index]) == _period(rule, entries[last])
-    ]
+    now = _period(rule, entries[last])
+    in_period = [index for index in range(since + 1, last + 1) if _period(rule, entries[index]) == now]
     spent = Decimal(0)
     for entry in map(entries.__getitem__, in_period):
         kind, amount = entry.request["type"], entry.outcome.amount
@@ -139,17 +136,23 @@ in_fewer_examples = settings(max_examples=settings().max_examples // 2)
 """Each is a history of many messages."""
 
 
-@in_fewer_examples
-@given(histories())
-def test_no_history_overspends_a_limit_and_the_oracle_agrees_on_each_decision(
-    history: list[tuple[TransactionMessage, datetime]],
-) -> None:
-    first: list[TransactionMessage] = [opening("-200", account_id=name) for name in "abc"]
-    first += [payment("1000", transaction_id="first", account_id=name) for name in "ab"]
-    books = post_messages(Books({}, {}), first, posted_at=timestamp(BEGIN))
+type History = list[tuple[TransactionMessage, datetime]]
+
+
+def books_after(history: History, *first: TransactionMessage) -> Books:
+    """After the openings of three accounts and these first messages."""
+    openings: list[TransactionMessage] = [opening("-200", account_id=name) for name in "abc"]
+    books = post_messages(Books({}, {}), [*openings, *first], posted_at=timestamp(BEGIN))
     for message, time in history:
         with contextlib.suppress(NotYet, InvalidMessage):  # a compound is reversed whole, or not at all
             books = post_messages(books, [message], posted_at=timestamp(time))
+    return books
+
+
+@in_fewer_examples
+@given(histories())
+def test_no_history_overspends_a_limit_and_the_oracle_agrees_on_each_decision(history: History) -> None:
+    books = books_after(history, *(payment("1000", transaction_id="first", account_id=name) for name in "ab"))
     assert violations(books) == []
     for name in "ab":
         assert list(overspent(books.journal[name])) == []
@@ -157,15 +160,8 @@ def test_no_history_overspends_a_limit_and_the_oracle_agrees_on_each_decision(
 
 @in_fewer_examples
 @given(histories())
-def test_what_is_available_under_the_limits_is_the_largest_debit_that_is_posted(
-    history: list[tuple[TransactionMessage, datetime]],
-) -> None:
-    books = post_messages(
-        Books({}, {}), [opening("-200", account_id=name) for name in "abc"], posted_at=timestamp(BEGIN)
-    )
-    for message, time in history:
-        with contextlib.suppress(NotYet, InvalidMessage):
-            books = post_messages(books, [message], posted_at=timestamp(time))
+def test_what_is_available_under_the_limits_is_the_largest_debit_that_is_posted(history: History) -> None:
+    books = books_after(history)
     now = timestamp(history[-1][1] + timedelta(minutes=300))
     for name in "ab":
         available = books.accounts[name].at(now).available_under_limits

@@ -228,9 +228,7 @@ def named(bodies: Iterable[str], receive_count: int = 1) -> list[dict[str, Any]]
 
 
 @pytest.fixture
-def working(
-    sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Working]:
+def working(sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Working]:
     # A function's environment has these. A metric with a dimension of its own is made from them.
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Orders")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "place_orders")
