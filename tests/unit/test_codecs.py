@@ -13,6 +13,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum, IntFlag, StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pydantic
@@ -72,6 +73,17 @@ class SeatModel(pydantic.BaseModel):
     holder: str | None = None
 
 
+class Paired(pydantic.BaseModel):
+    low: int
+    high: int
+
+    @pydantic.model_validator(mode="after")
+    def check_order(self) -> "Paired":
+        if self.low > self.high:
+            raise ValueError("low is above high")
+        return self
+
+
 class Everything:
     """The fields of all the models that have one of each kind."""
 
@@ -92,6 +104,7 @@ class Everything:
     literal: Literal["a", "b"]
     limited: Annotated[int, msgspec.Meta(ge=0), ["unhashable"]]
     point: Point
+    points: list[Point]
     extra: Extra
     texts: set[str]
     wholes: frozenset[int]
@@ -133,6 +146,7 @@ def everything(seat: Any) -> dict[str, Any]:
         "literal": "b",
         "limited": 3,
         "point": Point(1, 2),
+        "points": [Point(3, 4)],
         "extra": {"kilograms": 20},
         "texts": {"a", "b"},
         "wholes": frozenset({1, 2}),
@@ -392,6 +406,7 @@ def test_a_class_that_no_item_can_be_is_refused_with_a_sentence(model: Any, why:
         (Seat, {"row": 1}, "Object missing required field `cabin`"),
         (SeatModel, {"row": "x"}, "row: Input should be a valid integer, unable to parse string as an integer; cabin"),
         (SeatModel, {"row": 1, "cabin": "F", "tags": 1}, "tags: Input should be a valid frozenset"),
+        (Paired, {"low": 2, "high": 1}, "Value error, low is above high"),
     ],
 )
 def test_an_item_that_does_not_fit_says_which_field_and_what_was_expected(model: Any, item: Item, why: str) -> None:
@@ -400,10 +415,7 @@ def test_an_item_that_does_not_fit_says_which_field_and_what_was_expected(model:
     assert str(caught.value).startswith(why)
 
 
-def test_a_float_or_a_secret_in_a_model_is_named_when_it_is_saved() -> None:
-    for model in (dataclass_of(Any), pydantic_of(Any)):
-        with pytest.raises(TypeError, match=r"it.a\[0\]: 1.5 is a float, and DynamoDB's numbers are exact"):
-            to_dynamodb(codec_of(model)[0].encode(model(it={"a": [1.5]})))
+def test_a_secret_in_a_model_is_named_when_it_is_saved() -> None:
     with pytest.raises(TypeError, match="is a secret, which pydantic would write as asterisks"):
         codec_of(pydantic_of(pydantic.SecretStr))[0].encode(pydantic_of(pydantic.SecretStr)(it="x"))
 
@@ -429,6 +441,11 @@ class DeepSeat(Seat):
         (Any, {1: 2}, "it: the key 1 is no text"),
         (dict[Any, int], {b"ab": 1}, "it: the key b'ab' is no text"),
         (datetime, ODD, "it: the offset of .* has seconds"),
+        (
+            time,
+            time(12, tzinfo=ZoneInfo("Europe/Berlin")),
+            "it: .* has no offset from UTC, and would come back without",
+        ),
         (Moment | None, ODD, "it: the offset of .* has seconds"),
         (list[datetime | None] | None, [None, ODD], r"it\[1\]: the offset of .* has seconds"),
         (list[Seat], [DeepSeat(1, Cabin.FIRST)], r"it\[0\]: expected a Seat, got DeepSeat\(.*: a subclass would come"),
@@ -520,6 +537,49 @@ def table_of(model: Any) -> ModelTable[Any]:
 def test_a_model_that_would_be_loaded_as_another_is_not_written(model: Any, path: str) -> None:
     with pytest.raises(Misfit, match=f"{path} would be loaded as another value than the one that is saved"):
         table_of(type(model)).saving(model)
+
+
+def numbered(annotation: Any) -> Any:
+    return dataclasses.make_dataclass("Model", [("number", int), ("it", annotation)])
+
+
+FLOAT_IN_ANY = r"it.a\[0\]: 1.5 is a float, and DynamoDB's numbers are exact decimals: use Decimal\('1.5'\)"
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (numbered(Any)(7, {"a": [1.5]}), FLOAT_IN_ANY),
+        (pydantic.create_model("Model", number=int, it=Any)(number=7, it={"a": [1.5]}), FLOAT_IN_ANY),
+        (numbered(Decimal)(7, Decimal("NaN")), "it: NaN: DynamoDB has no such number"),
+    ],
+    ids=str,
+)
+def test_a_number_that_dynamodb_does_not_have_is_named_when_it_is_saved(model: Any, why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        table_of(type(model)).saving(model)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "why"),
+    [
+        (set[str], None, "it: expected `array`, got `null`"),
+        (set[str], "ab", "it: expected `array`, got `str`"),
+        (set[str], [["a"]], r"it\[0\]: expected `str`, got `array`"),
+        (Seat, None, "it: expected `object`, got `null`"),
+        (list[Seat], [None], r"it\[0\]: expected `object`, got `null`"),
+        (list[Seat], 5, "it: expected `array`, got `int`"),
+        (dict[str, Seat], [Seat(1, Cabin.FIRST)], "it: expected `object`, got `array`"),
+        (tuple[set[str], int], ({"a"},), "it: expected `array` of length 2, got 1"),
+    ],
+    ids=str,
+)
+def test_a_value_that_the_annotation_does_not_allow_is_named_when_it_is_saved(
+    annotation: Any, value: Any, why: str
+) -> None:
+    model = numbered(annotation)
+    with pytest.raises(Misfit, match=f"Flights number=7: isn't a Model: {why}"):
+        table_of(model).saving(model(7, value))
 
 
 class Cat(msgspec.Struct, tag=True, omit_defaults=True):

@@ -12,7 +12,8 @@ from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Fields, Unfit, U
 from conditional_writes.models.value_checks import check_of
 
 type Restore = Callable[[Any], Any]
-"""Makes sets again of the lists that msgspec makes of them."""
+"""Makes sets again of the lists that msgspec makes of them. A value of another type than the annotation's stays as it
+is: `decode` says what was expected."""
 
 _Described = inspect.StructType | inspect.DataclassType
 _MAPS = inspect.DataclassType | inspect.TypedDictType | inspect.DictType
@@ -147,7 +148,7 @@ class _Sets:
         kinds = element.types if isinstance(element, inspect.UnionType) else (element,)
         if not all(isinstance(kind, _IN_SETS) for kind in kinds):
             raise UnfitModel(f"{path} is a set, and DynamoDB's sets are of texts, numbers or bytes: make it a list")
-        return lambda elements: set(elements) or []
+        return _as_set
 
     def _class(
         self,
@@ -196,21 +197,45 @@ class _Sets:
         return restored if arrays or maps or tagged else None
 
 
+def _as_set(elements: Any) -> Any:
+    try:
+        return set(elements) or [] if isinstance(elements, list) else elements
+    except TypeError:  # an element is a list or a map
+        return elements
+
+
 def _each(restore: Restore | None) -> Restore | None:
-    return restore and (lambda elements: [restore(element) for element in elements])
+    def restored(elements: Any) -> Any:
+        return [*map(restore, elements)] if restore and isinstance(elements, list | tuple) else elements
+
+    return restore and restored
 
 
 def _each_value(restore: Restore | None) -> Restore | None:
-    return restore and (lambda elements: {name: restore(element) for name, element in elements.items()})
+    def restored(elements: Any) -> Any:
+        if restore is None or not isinstance(elements, dict):
+            return elements
+        return {name: restore(element) for name, element in elements.items()}
+
+    return restore and restored
 
 
 def _in_turn(restores: list[Restore | None]) -> Restore | None:
-    if not any(restores):
-        return None
-    return lambda elements: [
-        restore(element) if restore else element for restore, element in zip(restores, elements, strict=True)
-    ]
+    def restored(elements: Any) -> Any:
+        if not isinstance(elements, list | tuple) or len(elements) != len(restores):
+            return elements
+        pairs = zip(restores, elements, strict=True)
+        return [restore(element) if restore else element for restore, element in pairs]
+
+    return restored if any(restores) else None
 
 
 def _fields_of(restores: dict[str, Restore]) -> Restore:
-    return lambda item: {name: restores[name](value) if name in restores else value for name, value in item.items()}
+    """Of a class that is an array of its fields, as a NamedTuple, no field has sets."""
+
+    def restored(item: Any) -> Any:
+        if not isinstance(item, dict):
+            return item
+        return {name: restores[name](value) if name in restores else value for name, value in item.items()}
+
+    return restored

@@ -34,9 +34,14 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
             return adapter.validate_python(with_whole_numbers(item), strict=False)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
-            raise Unfit("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found)) from None
+            raise Unfit("; ".join(map(_sentence, found))) from None
 
     return Codec(encode, decode), fields
+
+
+def _sentence(error: Any) -> str:
+    """Of a validator of the whole model it names no field."""
+    return ": ".join([".".join(map(str, error["loc"])), error["msg"]] if error["loc"] else [error["msg"]])
 
 
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)

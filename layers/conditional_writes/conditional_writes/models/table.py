@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_origin, overload
 
-from conditional_writes.core.items import Item, Key, same
+from conditional_writes.core.items import Item, Key, same, to_dynamodb
 from conditional_writes.core.loop import Observed
 from conditional_writes.core.requests import Check, Condition, Delete, Put, Update, absent, all_of, version_of
 from conditional_writes.core.steps import Deadline, Steps, blocking, steps
@@ -167,6 +167,7 @@ class ModelWrites[Model, Client, Table: VersionedWrites[Any]]:
         )
         lost = _lost("", item, written, read)
         if lost is not None:
+            to_dynamodb(item)  # raises an error of its own for a float, or for a number that DynamoDB can't hold
             raise Misfit(key, self._name, f"{lost} would be loaded as another value than the one that is saved")
 
     def _encoded(self, model: Model) -> Item:

@@ -228,7 +228,12 @@ def _kind_of(annotation: Any) -> Any:
 
 
 def _check_offset(path: str, value: Any) -> None:
-    """A time's text has an offset in minutes. msgspec rounds others, and pydantic cuts them off."""
+    """A time's text has an offset in minutes. msgspec rounds others, and pydantic cuts them off.
+
+    A time of day in a named zone has none without its day.
+    """
     offset = value.utcoffset() if isinstance(value, datetime | time) else None
+    if offset is None and isinstance(value, datetime | time) and value.tzinfo is not None:
+        raise TypeError(f"{path}: {value!r} has no offset from UTC, and would come back without its zone")
     if offset is not None and offset.total_seconds() % 60:
         raise TypeError(f"{path}: the offset of {value!r} has seconds, and its text can't: save it as of UTC")
