@@ -169,7 +169,8 @@ REFUSED = [
     ("update_item", update("SET a = absent"), "refers to an attribute that does not exist in the item"),
     ("update_item", update("SET a.b = :v", v=1), "The document path provided in the update expression is invalid"),
     ("update_item", update("ADD txt :v", v="1"), "operator: ADD, operand type: STRING"),
-    ("update_item", update("SET at_ = :v", v={"deep": {1, 2}}) | {"ReturnValues": "OLD"}, "ReturnValues can only be"),
+    ("put_item", {"Item": key(), "ReturnValues": "ALL_NEW"}, "ReturnValues can only be ALL_OLD or NONE"),
+    ("update_item", update("SET n = :v", v=1) | {"ReturnValues": "OLD"}, "value set: [NONE, ALL_OLD, UPDATED_OLD, AL"),
     ("put_item", {"Item": key() | {"status": {"N": "1"}}}, "Type mismatch for Index Key status Expected: S Actual: N"),
     ("put_item", {"Item": key() | {"status": {"S": ""}}}, "IndexName: by_status, IndexKey: status"),
     ("put_item", {"Item": {"id": {"S": "a"}}}, "Missing the key seq in the item"),
@@ -193,12 +194,17 @@ REFUSED = [
     ("delete_item", condition("n\xa0= :v", v=1), "Syntax error; token:"),
     ("delete_item", condition("attribute_exists(a" + ".b" * 32 + ")"), "too many nesting levels; nesting levels: 33"),
     ("delete_item", condition("n = :v", v=1) | {"ReturnValuesOnConditionCheckFailure": "OLD"}, "satisfy enum value"),
-    ("batch_get_item", {"RequestItems": {}}, "The list of keys in RequestItems for BatchGetItem is required"),
-    ("batch_get_item", {"RequestItems": {"Orders": {"Keys": []}}}, "The list of keys in RequestItems"),
+    ("batch_get_item", {"RequestItems": {}}, "1 validation error detected: Value '{}' at 'requestItems' failed to"),
+    ("batch_get_item", {"RequestItems": {"Orders": {"Keys": []}}}, "Value '[]' at 'requestItems.Orders.member.keys'"),
+    ("batch_get_item", {"RequestItems": {"Orders": {}}}, "Value null at 'requestItems.Orders.member.keys' failed to"),
+    ("batch_write_item", {"RequestItems": {"Orders": []}}, "Map value must satisfy constraint: [Member must have len"),
+    ("transact_get_items", {"TransactItems": [{}]}, "'transactItems.1.member.get' failed to satisfy constraint: Mem"),
+    ("get_item", {"Key": key(), "ReturnConsumedCapacity": "ALL"}, "Member must satisfy enum value set: [INDEXES, TOT"),
     ("query", {"KeyConditionExpression": "id = :v", "IndexName": "by_at", "FilterExpression": "n = :v"}, "project one"),
     ("query", {"KeyConditionExpression": "id = :v AND n = :v"}, "Query condition missed key schema element: seq"),
-    ("scan", {"Segment": -1, "TotalSegments": 2}, "Segment -1 of 2 failed to satisfy constraint"),
-    ("scan", {"Segment": 0, "TotalSegments": 1_000_001}, "of at most 1000000"),
+    ("scan", {"Select": "ALL", "Limit": 0}, "2 validation errors detected: Value"),
+    ("scan", {"Segment": -1, "TotalSegments": 2}, "'segment' failed to satisfy constraint: Member must have value gre"),
+    ("scan", {"Segment": 0, "TotalSegments": 1_000_001}, "Member must have value less than or equal to 1000000"),
     ("query", {"KeyConditionExpression": "id > :v"}, "Query key condition not supported"),
     ("query", {"KeyConditionExpression": "id = :v", "FilterExpression": "id <> :v"}, "Primary key attribute: id"),
     ("query", {"KeyConditionExpression": "id = :v", "IndexName": "none"}, "does not have the specified index: none"),
@@ -212,7 +218,7 @@ def test_what_dynamodb_refuses_is_refused_in_its_words(
     if call == "query":
         request_ = request_ | {"ExpressionAttributeValues": {":v": {"S": "a"}}}
     client.put_item(TableName="Orders", Item=ITEM)
-    if call != "batch_get_item":
+    if not call.startswith(("batch", "transact")):
         request_ = {"TableName": "Orders", **request_}
     with pytest.raises(ClientError) as refused:
         getattr(client, call)(**request_)

@@ -11,7 +11,7 @@ from boto3.session import Session
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 
-from conditional_writes.testing import wire
+from conditional_writes.testing import constraints, wire
 from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.database import CONFLICT, EXCEEDED, THROTTLED, Database, Refusal
 from conditional_writes.testing.errors import Refused
@@ -150,6 +150,7 @@ class Engine:
             raise NotImplementedError(f"this engine has no {call.operation}")
         with self._lock:
             try:
+                constraints.check(call.operation, call.request)
                 return wire.answer(call, 200, operation(self.database, call.request))
             except Refused as refused:
                 return wire.answer(call, 400, refused.as_body())

@@ -17,7 +17,6 @@ from conditional_writes.testing.writes import refuse_legacy
 MAXIMUM_KEYS = 100
 PAGE_BYTES = 1024 * 1024
 MAXIMUM_BATCH_BYTES = 16 * 1024 * 1024
-MAXIMUM_SEGMENTS = 1_000_000
 
 
 def checked_projection(request: Request) -> list[Path]:
@@ -50,8 +49,6 @@ def get_item(database: Database, request: dict[str, Any]) -> Answer:
 
 def batch_get_item(database: Database, request: dict[str, Any]) -> Answer:
     wanted: dict[str, dict[str, Any]] = request["RequestItems"]
-    if not wanted or not all(each["Keys"] for each in wanted.values()):
-        raise invalid("The list of keys in RequestItems for BatchGetItem is required")
     if sum(len(each["Keys"]) for each in wanted.values()) > MAXIMUM_KEYS:
         raise invalid("Too many items requested for the BatchGetItem call")
     projections_of = {name: checked_projection(each) for name, each in wanted.items()}
@@ -217,11 +214,6 @@ def _segment(request: Request) -> tuple[int, int]:
         raise invalid(_LACKING.format("TotalSegments", "Segment parameter"))
     if segment is None:
         raise invalid(_LACKING.format("Segment", "parameter TotalSegments"))
-    if segment < 0 or not 0 < segments <= MAXIMUM_SEGMENTS:
-        raise invalid(
-            f"1 validation error detected: Segment {segment} of {segments} failed to satisfy constraint: expected one"
-            f" from 0, of at most {MAXIMUM_SEGMENTS}"
-        )
     if segment >= segments:
         raise invalid(
             "The Segment parameter is zero-based and must be less than parameter TotalSegments:"
@@ -237,11 +229,6 @@ def _check_select(request: Request, paths: Sequence[Path]) -> None:
     if selected == "SPECIFIC_ATTRIBUTES" and not paths:
         raise invalid(
             "Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES"
-        )
-    if request.get("Limit", 1) < 1:
-        raise invalid(
-            f"1 validation error detected: Value '{request['Limit']}' at 'limit' failed to satisfy constraint:"
-            " Member must have value greater than or equal to 1"
         )
 
 

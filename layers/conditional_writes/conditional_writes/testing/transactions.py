@@ -13,9 +13,7 @@ from conditional_writes.testing.units import Units
 from conditional_writes.testing.values import Item, item_bytes
 from conditional_writes.testing.writes import Write
 
-MAXIMUM_ACTIONS = 100
 MAXIMUM_BYTES = 4 * 1024 * 1024
-MAXIMUM_TOKEN_CHARACTERS = 36
 
 _MAKERS: dict[str, Callable[[Request], Write]] = {
     "Put": writes.put,
@@ -27,16 +25,9 @@ _NONE = {"Code": "None"}
 
 
 def transact_write_items(database: Database, request: dict[str, Any]) -> Answer:
-    actions: list[dict[str, Any]] = request["TransactItems"]
-    _check_number(actions)
-    planned = [_made(action) for action in actions]
+    planned = [_made(action) for action in request["TransactItems"]]
     placed = [(database.table(write.table_name), write) for write in planned]
     token = request.get("ClientRequestToken")
-    if token is not None and len(token) > MAXIMUM_TOKEN_CHARACTERS:
-        raise invalid(
-            f"1 validation error detected: Value '{token}' at 'clientRequestToken' failed to satisfy constraint: Member"
-            f" must have length less than or equal to {MAXIMUM_TOKEN_CHARACTERS}"
-        )
     if token is not None and (taken := database.taken_by(token)):
         return _repeated(taken.request, request, placed)
     done = _all_or_none(database, placed)
@@ -48,15 +39,6 @@ def transact_write_items(database: Database, request: dict[str, Any]) -> Answer:
     if token is not None:
         database.taken[token] = Taken(request, database.clock.time())
     return units.of_all()
-
-
-def _check_number(actions: Sequence[object]) -> None:
-    if not 0 < len(actions) <= MAXIMUM_ACTIONS:
-        bound, word = (1, "greater") if not actions else (MAXIMUM_ACTIONS, "less")
-        raise invalid(
-            f"1 validation error detected: Value '[{len(actions)} actions]' at 'transactItems' failed to satisfy"
-            f" constraint: Member must have length {word} than or equal to {bound}"
-        )
 
 
 def _made(action: dict[str, Any]) -> Write:
@@ -128,7 +110,6 @@ def cancelled(reasons: Sequence[dict[str, Any]]) -> Refused:
 
 def transact_get_items(database: Database, request: dict[str, Any]) -> Answer:
     gets = [action["Get"] for action in request["TransactItems"]]
-    _check_number(gets)
     projections = [checked_projection(get) for get in gets]
     units, seen = Units(request, of_transactions=True), set()
     answers: list[dict[str, Any]] = []
