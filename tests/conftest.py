@@ -126,9 +126,9 @@ DEPLOYED = re.compile(r"tests/(e2e/(?!test_sam_local_invoke.*\[in_process)|soak/
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """One worker runs all tests of the deployed stack. A file's tests go to one worker, those of faults to any.
+    """One worker runs all tests of the deployed stack, and one a file's, but for those of faults and of orders.
 
-    The largest groups begin, and the tests of faults, each of which is long, fill what is left in the end.
+    The largest groups begin. The tests of faults and orders, each of which is long, fill what is left in the end.
     `--dist loadgroup` of pytest-xdist 3.8 finds no groups with pytest 9.2.
     """
 
@@ -136,7 +136,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
         def _split_scope(self, nodeid: str) -> str:
             if DEPLOYED.match(nodeid):
                 return "deployed"
-            return nodeid if nodeid.startswith("tests/faults/") else nodeid.partition("::")[0]
+            return nodeid if nodeid.startswith(("tests/faults/", "tests/explore/")) else nodeid.partition("::")[0]
 
     return Scheduling(config, log)
 

@@ -8,6 +8,7 @@ import argparse
 import importlib
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from conditional_writes.testing import Violation
@@ -22,11 +23,9 @@ orders, up to 200 were tried at random. A violation would end the table.
 |---|---|---|---|---|---|"""
 
 
-def scenarios(words: list[str]) -> list[Scenario]:
-    names = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
-    found = [
-        each for name in names for each in getattr(importlib.import_module(f"tests.explore.{name}"), "SCENARIOS", ())
-    ]
+def scenarios(words: Sequence[str] = ()) -> list[Scenario]:
+    names = sorted(path.stem for path in Path(__file__).parent.glob("scenarios/[a-z]*.py"))
+    found = [each for name in names for each in importlib.import_module(f"tests.explore.scenarios.{name}").SCENARIOS]
     return [scenario for scenario in found if all(word in scenario.claim for word in words)]
 
 

@@ -183,7 +183,7 @@ def test_the_examples_of_plans_do_what_they_say(run: Run) -> None:
 
 @pytest.mark.parametrize("dynamodb", ["in_process"], indirect=True)
 def test_the_functions_of_the_page_of_messages_are_chained(run: Run, dynamodb: Endpoint, services: Aws) -> None:
-    """Killed at each call they are in tests/explore/test_messages.py."""
+    """Killed at each call they are in tests/explore/scenarios/messages.py."""
     urls = [dynamodb.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in ("page-ship", "page-dead")]
     queues = {"SHIPPING_QUEUE_URL": urls[0], "DEAD_LETTER_QUEUE_URL": urls[1]}
     stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}

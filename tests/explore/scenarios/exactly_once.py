@@ -2,12 +2,11 @@
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 from unittest import mock
 
-import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import (
@@ -23,7 +22,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.exactly_once import Records, exactly_once
-from conditional_writes.testing import Engine, Outcome, replay
+from conditional_writes.testing import Engine, Outcome
 from tests.explore.bank import client_of, raised_none
 from tests.explore.scenario import Scenario
 from tests.support.new_tables import definition
@@ -216,14 +215,3 @@ SCENARIOS = [
     ),
     Scenario("three changes of one item all count", [change] * 3, tables, none_is_lost, completes=False),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)
-
-
-def test_a_delayed_transaction_takes_no_effect_beside_a_later_try_that_was_cancelled() -> None:
-    """The cancellation counted as the answer to both tries once, and the next try had a token of its own."""
-    script = "a a:delayed a a a:conflict a' b"
-    replay(script, change_both, change_both, setup=tables, check=none_is_lost)

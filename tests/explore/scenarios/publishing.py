@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
-import pytest
-
 from conditional_writes import Deadline
 from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Engine, Outcome
@@ -88,8 +86,3 @@ SCENARIOS = [
     ),
     Scenario("two publishers of one batch tell each outcome", [publishing(0), publishing(1)], streamed, all_heard),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, Update, key
 from conditional_writes.core.items import from_dynamodb
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
@@ -116,8 +114,3 @@ SCENARIOS = [
         completes=False,
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

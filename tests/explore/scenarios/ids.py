@@ -1,11 +1,6 @@
 """One id on several homes, in every order: no choice of ids by one payer concerns another."""
 
-from collections.abc import Callable
-
-import pytest
-
 from tests.explore.bank import Opened, at_once
-from tests.explore.scenario import Scenario
 from tests.support.bodies import openings, payment, reverse, transfer
 
 FUNDED = Opened(*openings("alice", "carol", "shop"), payment("in", 500, "alice"), payment("in", 500, "carol"))
@@ -39,9 +34,3 @@ SCENARIOS = [
         completes=False,
     ),
 ]
-
-
-@pytest.mark.timeout(1800)  # with --all, three workers take 20,000 orders and more: ten minutes of CPU
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

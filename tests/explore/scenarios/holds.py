@@ -1,12 +1,8 @@
 """A hold that is posted, voided and expires at once, and holds of the same money."""
 
-from collections.abc import Callable
 from datetime import timedelta
 
-import pytest
-
 from tests.explore.bank import NOW, Opened, at_once
-from tests.explore.scenario import Scenario
 from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, void_hold
 
 EXPIRY = (NOW - timedelta(hours=1)).isoformat()
@@ -34,8 +30,3 @@ SCENARIOS = [
         (hold("h-2", 8), post_hold("p-4", 8, hold_id="h-2")),
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

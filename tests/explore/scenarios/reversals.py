@@ -1,11 +1,6 @@
 """Reversals of one transaction through several of its accounts, at once."""
 
-from collections.abc import Callable
-
-import pytest
-
 from tests.explore.bank import Opened, at_once
-from tests.explore.scenario import Scenario
 from tests.support.bodies import compound, opening, payment, reverse, transfer
 
 SENT = Opened(opening("alice"), opening("bob"), payment("first", 100), transfer("t-1", 50), payment("p-1", -20))
@@ -42,8 +37,3 @@ SCENARIOS = [
     ),
     at_once("a compound is reversed once, by whichever of its accounts", SOLD, BACK, BACK_BY_BOB),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

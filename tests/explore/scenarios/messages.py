@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
-import pytest
-
 from conditional_writes import Observed, Plan, Update, VersionedTable, key
 from conditional_writes.core.client import new_client
 from conditional_writes.exactly_once import Records, ToQueue, exactly_once
@@ -110,9 +108,3 @@ SCENARIOS = [
         "two chains of one order have each effect once", [ordering(0), ordering(1)], Shop, each_once, completes=False
     ),
 ]
-
-
-@pytest.mark.usefixtures("driver")
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

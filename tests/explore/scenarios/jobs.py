@@ -7,8 +7,6 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from conditional_writes import DeadlinePassed
 from conditional_writes.core.items import from_dynamodb
 from conditional_writes.locks import LockLost
@@ -134,8 +132,3 @@ SCENARIOS = [
         expired_once,
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

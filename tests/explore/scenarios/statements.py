@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 from conditional_writes import Deadline
 from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Outcome
@@ -102,8 +100,3 @@ SCENARIOS = [
         true_of_a_moment,
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

@@ -1,12 +1,7 @@
 """Workers in the line of a contended account, with tickets that live and tickets that nobody holds any more."""
 
-from collections.abc import Callable
-
-import pytest
-
 from conditional_writes import Item
 from tests.explore.bank import LOCKS, NOW, Bank, Opened, at_once
-from tests.explore.scenario import Scenario
 from tests.support.bodies import compound, opening, payment, transfer
 
 SERVED = 40
@@ -61,8 +56,3 @@ SCENARIOS += [
         A,
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 from conditional_writes import Deadline
 from conditional_writes.testing import Outcome
 from ledger.batch_poster import BatchPoster
@@ -82,8 +80,3 @@ SCENARIOS = [
         completes=False,
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

@@ -1,9 +1,5 @@
 """Transactions of pools, while the pools get more shards."""
 
-from collections.abc import Callable
-
-import pytest
-
 from tests.explore.bank import Opened, each_once, posting
 from tests.explore.scenario import Scenario
 from tests.support.bodies import compound, opening, reverse, set_shards, transfer
@@ -56,8 +52,3 @@ SCENARIOS = [
         completes=False,
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_pools_hold_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)

@@ -1,11 +1,6 @@
 """Payments and transfers of the same accounts, and deliveries of the same message, at once."""
 
-from collections.abc import Callable
-
-import pytest
-
 from tests.explore.bank import Opened, at_once
-from tests.explore.scenario import Scenario
 from tests.support.bodies import closing, compound, opening, payment, set_limit, transfer
 
 PAYMENT, COUNTER = payment("p-1", 40), payment("p-2", -70)
@@ -41,8 +36,3 @@ SCENARIOS = [
         completes=False,
     ),
 ]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
-    holds_in_every_order(scenario)
