@@ -22,6 +22,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.asyncio import AsyncModelTable, AsyncVersionedTable
+from conditional_writes.asyncio.table import AsyncPages
 from conditional_writes.models import Codec, Loaded, Misfit, ModelTable, one_of
 from conditional_writes.upserts import MapEntry, Upserted
 from conditional_writes.versioned import Pages
@@ -133,7 +134,9 @@ async def awaited(flights: AsyncModelTable[Flight]) -> None:
     assert_type(flights.table, AsyncVersionedTable)
     assert_type(flights.saving(changed), Put | Update)
     async for each in flights.query(equals("flight_id", "TL1"), page_size=10):
-        assert_type(each.changed_to(changed.model).version, int)
+        assert_type(each, Loaded[Flight])
+    assert_type(flights.scan(after="token"), AsyncPages[Loaded[Flight]])
+    assert_type(flights.table.scan().each(flights.loaded), AsyncPages[Loaded[Flight]])
     await flights.delete(loaded)
 
 

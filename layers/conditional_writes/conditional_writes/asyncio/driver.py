@@ -8,10 +8,13 @@ from typing import Any, Concatenate
 from conditional_writes.core.steps import Pause, Request, Step, current, prepare, steps
 
 
-def awaitable[**Parameters, Result](
-    function: Callable[Concatenate[Any, Parameters], Result],
+def awaitable[First, **Parameters, Result](
+    function: Callable[Concatenate[First, Parameters], Result],
 ) -> Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result]]:
-    """A `blocking` function, to be awaited: its first parameter has, or is, a client whose calls are awaited."""
+    """A `blocking` function, to be awaited: its first parameter has, or is, a client whose calls are awaited.
+
+    If `First` were Any, pyright would take a table's model for Any, too.
+    """
     steps_of = steps(function)
 
     @functools.wraps(function)

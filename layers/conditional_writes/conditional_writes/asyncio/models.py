@@ -1,21 +1,15 @@
 """Tables whose items are models, by a client whose calls are awaited."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from conditional_writes.asyncio.driver import awaitable
 from conditional_writes.asyncio.table import AsyncVersionedTable, of_pages
-from conditional_writes.core.items import Key
-from conditional_writes.core.requests import Condition
 from conditional_writes.core.steps import Deadline
 from conditional_writes.models import Loaded, ModelTable
 from conditional_writes.models.table import ModelWrites
-
-# Methods whose results are named below: pyright would lose the model in what `awaitable` makes in the class.
-_load, _get, _save = awaitable(ModelTable.load), awaitable(ModelTable.get), awaitable(ModelTable.save)
-_load_many, _put_many = awaitable(ModelTable.load_many), awaitable(ModelTable.put_many)
 
 
 class AsyncModelTable[Model](ModelWrites[Model, Any, AsyncVersionedTable]):
@@ -26,35 +20,11 @@ class AsyncModelTable[Model](ModelWrites[Model, Any, AsyncVersionedTable]):
 
     _kind_of_table = AsyncVersionedTable
 
-    async def load(
-        self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None
-    ) -> Loaded[Model] | None:
-        """As `ModelTable.load`."""
-        return await _load(self, *key_values, deadline=deadline)
-
-    async def load_many(self, keys: Iterable[Key], *, deadline: Deadline | None = None) -> list[Loaded[Model] | None]:
-        """As `ModelTable.load_many`."""
-        return await _load_many(self, keys, deadline=deadline)
-
-    async def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Loaded[Model]:
-        """As `ModelTable.get`."""
-        return await _get(self, *key_values, deadline=deadline)
-
-    async def save(
-        self,
-        model: Model | Loaded[Model],
-        *,
-        when: Condition | None = None,
-        checked: bool | None = None,
-        deadline: Deadline | None = None,
-    ) -> Loaded[Model]:
-        """As `ModelTable.save`."""
-        return await _save(self, model, when=when, checked=checked, deadline=deadline)
-
-    async def put_many(self, models: Iterable[Model], *, deadline: Deadline | None = None) -> list[Loaded[Model]]:
-        """As `ModelTable.put_many`."""
-        return await _put_many(self, models, deadline=deadline)
-
+    load = awaitable(ModelTable[Model].load)
+    load_many = awaitable(ModelTable[Model].load_many)
+    get = awaitable(ModelTable[Model].get)
+    save = awaitable(ModelTable[Model].save)
+    put_many = awaitable(ModelTable[Model].put_many)
     delete = awaitable(ModelTable[Model].delete)
     upsert = awaitable(ModelTable[Model].upsert)
     query = of_pages(ModelTable[Model].query)

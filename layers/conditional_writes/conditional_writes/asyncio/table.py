@@ -48,8 +48,8 @@ class AsyncPages[Element](queries.PagesToRead[Element], AsyncIterator[Element]):
             return page
 
 
-def of_pages[**Parameters, Element](
-    function: Callable[Concatenate[Any, Parameters], queries.Pages[Element]],
+def of_pages[First, **Parameters, Element](
+    function: Callable[Concatenate[First, Parameters], queries.Pages[Element]],
 ) -> Callable[Concatenate[Any, Parameters], AsyncPages[Element]]:
     """The method itself: it returns what the table's own `_found` makes."""
     return cast("Callable[Concatenate[Any, Parameters], AsyncPages[Element]]", function)
