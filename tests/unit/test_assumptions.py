@@ -10,7 +10,7 @@ from conditional_writes.testing import Engine
 from tests.assumptions import bill, test_dynamodb
 from tests.assumptions.bill import Bill
 from tests.assumptions.page import PAGE, page
-from tests.assumptions.places import KEY, PREFIX, Place, heard, remove_leftovers, table
+from tests.assumptions.places import KEY, Place, heard, remove_leftovers, table
 from tests.support.new_tables import definition
 from tools.local_aws.server import Endpoint
 
@@ -68,9 +68,9 @@ def test_what_a_run_has_left_is_removed_though_something_may_not_even_be_listed(
         client("sqs").create_queue(QueueName=name)
     said = remove_leftovers(place, place.prefix)
     assert [sentence.rpartition(": ")[2] for sentence in said] == ["no right"] * 4 + ["removed"] * 3
-    assert not client("sqs").list_queues(QueueNamePrefix=PREFIX).get("QueueUrls")
+    assert not client("sqs").list_queues(QueueNamePrefix=place.prefix).get("QueueUrls")
     assert client("sqs").list_queues(QueueNamePrefix="anothers")["QueueUrls"]
-    assert not [name for name in client("dynamodb").list_tables()["TableNames"] if name.startswith(PREFIX)]
+    assert not [name for name in client("dynamodb").list_tables()["TableNames"] if name.startswith(place.prefix)]
 
 
 def test_a_run_that_may_have_cost_too_much_is_interrupted_once(aws: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pickle
 import random
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import comb
 from typing import Any
@@ -62,6 +63,17 @@ def none_is_lost(accounts: Accounts, outcomes: list[Outcome]) -> None:
     done = sum(outcome.error is None for outcome in outcomes)
     unsure = sum(outcome.was_killed or isinstance(outcome.error, OutcomeUnknown) for outcome in outcomes)
     assert done <= accounts.balance() <= done + unsure
+
+
+def seen(look: Callable[[Accounts, list[Outcome]], object], *workers: Any, **options: Any) -> set[Any]:
+    """All that is seen after an order of the workers."""
+    found = set()
+
+    def check(accounts: Accounts, outcomes: list[Outcome]) -> None:
+        found.add(look(accounts, outcomes))
+
+    assert explored(*workers, check=check, **options).is_complete
+    return found
 
 
 def explored(*workers: Any, check: Any = lambda *_: True, **options: Any) -> Explored:
@@ -164,56 +176,45 @@ def test_what_is_left_out_leads_to_no_other_end(seed: int, calls: int, monkeypat
 
 
 def test_each_fault_strikes_each_call_once() -> None:
-    seen = set()
-
-    def check(_: Accounts, outcomes: list[Outcome]) -> None:
-        seen.add(type(outcomes[0].error).__name__)
-
     def worker(accounts: Accounts) -> None:
         accounts.touch("alice", "alice")
 
-    for fault in Fault:  # a batch alone can be torn: below
-        tried = explored(worker, check=check, faults=[fault], budget=1000)
-        assert tried.is_complete
-    assert seen == {"NoneType", "Killed"}
+    def error(_: object, outcomes: list[Outcome]) -> str:
+        return type(outcomes[0].error).__name__
+
+    faults = [seen(error, worker, faults=[fault], budget=1000) for fault in Fault]  # a batch alone can be torn: below
+    assert set().union(*faults) == {"NoneType", "Killed"}
 
 
 def test_a_delayed_write_takes_effect_late() -> None:
-    balances = set()
-
-    def check(accounts: Accounts, _: object) -> None:
-        balances.add(accounts.balance())
-
     def worker(accounts: Accounts) -> None:
         accounts.put("alice", 1)
         accounts.put("alice", 2)
 
-    explored(worker, check=check, faults=[Fault.DELAYED])
-    assert balances == {1, 2}
+    assert seen(lambda accounts, _: accounts.balance(), worker, faults=[Fault.DELAYED]) == {1, 2}
 
 
 def test_a_batch_may_be_read_one_item_after_the_other() -> None:
-    seen = set()
+    read_ones = set()
 
     def read(accounts: Accounts) -> None:
         wanted = {"Accounts": {"Keys": [{"id": {"S": name}} for name in ("alice", "bob")], "ConsistentRead": True}}
         found = accounts.client.batch_get_item(RequestItems=wanted)["Responses"]["Accounts"]
-        seen.add(tuple(sorted((item["id"]["S"], item["balance"]["N"]) for item in found)))
+        read_ones.add(tuple(sorted((item["id"]["S"], item["balance"]["N"]) for item in found)))
 
     def write(accounts: Accounts) -> None:
         items = [{"id": {"S": name}, "balance": {"N": "1"}} for name in ("alice", "bob")]
-        accounts.client.transact_write_items(
-            TransactItems=[{"Put": {"TableName": "Accounts", "Item": item}} for item in items]
-        )
+        puts = [{"Put": {"TableName": "Accounts", "Item": item}} for item in items]
+        accounts.client.transact_write_items(TransactItems=puts)
 
     whole = {(("alice", "0"),), (("alice", "1"), ("bob", "1"))}
     assert explored(read, write, faults=()).is_complete
-    assert seen == whole
+    assert read_ones == whole
     assert explored(read, write, faults=[Fault.TORN]).is_complete
-    assert seen == {*whole, (("alice", "0"), ("bob", "1"))}
-    seen.clear()
+    assert read_ones == {*whole, (("alice", "0"), ("bob", "1"))}
+    read_ones.clear()
     assert explored(read, write, faults=[Fault.TORN_BACK]).is_complete
-    assert seen == {*whole, (("alice", "1"),)}
+    assert read_ones == {*whole, (("alice", "1"),)}
 
 
 def test_transactions_that_meet_conflict_and_a_delayed_one_is_still_in_progress() -> None:
@@ -238,13 +239,10 @@ def test_pauses_cost_nothing_and_let_the_others_go_on() -> None:
             time.sleep(1200)
         return time.monotonic() - began
 
-    waited = set()
+    def waited(_: object, outcomes: list[Outcome]) -> float:
+        return round(outcomes[0].value, -2)
 
-    def check(_: Accounts, outcomes: list[Outcome]) -> None:
-        waited.add(round(outcomes[0].value, -2))
-
-    assert explored(patient, lambda accounts: accounts.touch("alice"), check=check, faults=()).is_complete
-    assert waited == {0, 1200, 2400, 3600}
+    assert seen(waited, patient, lambda accounts: accounts.touch("alice"), faults=()) == {0, 1200, 2400, 3600}
 
 
 def test_timers_of_an_event_loop_are_pauses() -> None:
@@ -289,13 +287,10 @@ def test_threads_of_a_workers_pool_are_scheduled_and_die_with_it() -> None:
             list(pool.map(accounts.touch, ["alice", "alice"]))
             return [accounts.balance()]
 
-    found = set()
+    def end(accounts: Accounts, outcomes: list[Outcome]) -> tuple[bool, int]:
+        return outcomes[0].was_killed, accounts.balance()
 
-    def check(accounts: Accounts, outcomes: list[Outcome]) -> None:
-        found.add((outcomes[0].was_killed, accounts.balance()))
-
-    explored(worker, check=check, faults=[Fault.KILLED_AFTER])
-    assert found == {(False, 1), (True, 1)}
+    assert seen(end, worker, faults=[Fault.KILLED_AFTER]) == {(False, 1), (True, 1)}
 
 
 async def awaited(_: object, __: object = None) -> None: ...
