@@ -208,9 +208,7 @@ new_messages = messages_of(st.sampled_from(["alice", "bob"]), st.sampled_from(["
 
 
 @given(st.integers(-900, 0), new_messages)
-def test_the_oracle_and_the_rules_agree_below_the_limit_too_and_never_make_it_worse(
-    balance: int, message: TransactionMessage
-) -> None:
+def test_they_agree_below_the_limit_too_and_never_make_it_worse(balance: int, message: TransactionMessage) -> None:
     hold = OpenHold(Decimal(300), "2026-01-31T00:00:00+00:00")
     below = replace(ALICE, balance=Decimal(balance), held=hold.remaining, holds={"h-1": hold})
     accounts = [below if name == "alice" else BOB for name in message.account_ids]
@@ -271,9 +269,7 @@ BROKEN: dict[str, tuple[Rules, list[str], str]] = {
 
 
 @pytest.mark.parametrize(("rules", "bodies", "sentence"), BROKEN.values(), ids=BROKEN)
-def test_a_rule_that_is_wrong_is_found_though_all_books_agree_with_it(
-    rules: Rules, bodies: list[str], sentence: str
-) -> None:
+def test_a_wrong_rule_is_found_though_all_books_agree_with_it(rules: Rules, bodies: list[str], sentence: str) -> None:
     assert violations(post(Books({}, {}), *bodies)) == []
     found = violations(post(Books({}, {}), *bodies, rules=rules))
     assert any(violation.startswith(sentence) for violation in found), found

@@ -62,6 +62,6 @@ def sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
 
 
 @pytest.fixture
-def stubbed_events(one_call_at_a_time: None) -> Iterator[Stubbed]:
+def events(one_call_at_a_time: None) -> Iterator[Stubbed]:
     with Stubbed("events") as stubbed:
         yield stubbed

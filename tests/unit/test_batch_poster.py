@@ -122,9 +122,7 @@ def test_as_many_as_fit_a_transaction_are_folded(messages: int, folded: int) -> 
 @pytest.mark.parametrize(
     ("amount", "reversed_ones", "folded", "writes"), [(None, 60, 49, 99), (2, 60, 49, 99), (2, 1, 98, 100)]
 )
-def test_as_many_reversals_as_fit_a_transaction_are_folded(
-    amount: int | None, reversed_ones: int, folded: int, writes: int
-) -> None:
+def test_as_many_reversals_are_folded_as_fit(amount: int | None, reversed_ones: int, folded: int, writes: int) -> None:
     """Each has an entry, and each that is reversed an item of the Reversals table. Those of too much are rejected."""
     items, _ = folded_in_batches([payment(1, transaction_id=f"t-{number}") for number in range(60)], items_of(alice()))
     reversals = (reversing(f"t-{n % reversed_ones}", amount, transaction_id=f"r-{n}") for n in range(110))
@@ -133,9 +131,7 @@ def test_as_many_reversals_as_fit_a_transaction_are_folded(
 
 
 @pytest.mark.parametrize(("messages", "folded", "is_last"), [(98, 98, True), (99, 98, False)])
-def test_last_writes_have_room_and_come_with_the_last_message_that_is_new(
-    messages: int, folded: int, *, is_last: bool
-) -> None:
+def test_last_writes_have_room_and_come_with_the_last_new_message(messages: int, folded: int, *, is_last: bool) -> None:
     batch = [message_of(payment(1, transaction_id=str(number))) for number in range(messages)]
     commit = Commit(TABLES, True, batch, {}, AT, last_writes=[Put(TABLES.account_key("line"), {})])
     plan = commit.plan(items_of(alice()))

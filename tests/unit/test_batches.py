@@ -293,9 +293,7 @@ def test_a_delivery_that_did_not_find_the_message_waiting_begins_the_waits_anew(
         assert working.ended({"a": end}, receive_count) == ["a"]
 
 
-def test_dead_messages_are_recorded_before_their_letters_are_sent_told_of_once_and_name_their_request(
-    working: Working,
-) -> None:
+def test_dead_messages_are_recorded_before_their_letters_are_sent_and_name_their_request(working: Working) -> None:
     context = Context()
     working.ended({"a": DONE, "b": DEAD, "c": FAILED, "d": DEAD, "e": WAITING}, context=context)
     assert working.recorded == working.told == [["b", "d"]]
@@ -414,7 +412,7 @@ def test_without_its_attempts_a_redelivered_message_comes_again_and_a_new_one_is
     assert failed["reason"].startswith("its attempt couldn't be begun: there is no table ")
 
 
-def test_an_attempt_that_is_left_unread_or_is_corrupt_costs_its_own_message_only(
+def test_an_unread_or_corrupt_attempt_costs_its_own_message_only(
     working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = [f"order {number}" for number in range(100)]
@@ -435,9 +433,7 @@ def test_an_attempt_that_is_left_unread_or_is_corrupt_costs_its_own_message_only
     assert working.attempt(corrupt)["begun"] == "often"  # type: ignore[index]
 
 
-def test_attempts_that_cannot_be_begun_cost_no_message_that_is_no_suspect(
-    working: Working, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attempts_that_cannot_be_begun_cost_suspects_alone(working: Working, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise TimeoutError("no answer")
 

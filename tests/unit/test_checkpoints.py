@@ -141,9 +141,7 @@ def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:
 
 
 @pytest.mark.parametrize("refused", [0, 1, 24])
-def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
-    refused: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_checkpoints_are_written_though_a_part_is_refused(refused: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conditional_writes.core.steps.prepare", lambda *_, **__: None)
     monkeypatch.setattr("conditional_writes.core.steps.time", Clock())
     table, items = refusing(itertools.chain([refused] * 3, itertools.repeat(0)))

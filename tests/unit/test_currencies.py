@@ -110,9 +110,7 @@ def test_an_amount_with_the_currencys_decimals_is_posted_and_leaves_no_finer_one
 
 @given(units, a_last_digit)
 @in_few_examples
-def test_one_decimal_more_is_an_invalid_message_whose_reason_says_how_many_the_currency_has(
-    whole: int, digit: int
-) -> None:
+def test_one_decimal_more_is_an_invalid_message_that_says_how_many_the_currency_has(whole: int, digit: int) -> None:
     for currency, places in MINOR_UNITS.items():
         number = Decimal(10 * whole + digit).scaleb(-places - 1)
         for message, field in messages_with(number, currency):

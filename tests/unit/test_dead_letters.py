@@ -79,9 +79,7 @@ def test_a_letter_stays_in_the_group_of_its_message(sqs: Stubbed) -> None:
 @pytest.mark.parametrize(
     ("number", "reason"), [(7, "why"), (10, "why (left out, as SQS allows ten message attributes: a7, a8, a9)")]
 )
-def test_a_letter_has_ten_attributes_and_the_reason_names_those_that_give_way(
-    sqs: Stubbed, number: int, reason: str
-) -> None:
+def test_a_letter_has_ten_attributes_and_its_reason_names_the_others(sqs: Stubbed, number: int, reason: str) -> None:
     stay_dead(sqs, [dead(**{f"a{each}": text("x") for each in range(number)})])
     sent = texts_sent(sqs)
     assert sent.keys() == {"reason", "reason_code", "origin", *(f"a{each}" for each in range(7))}
@@ -98,7 +96,7 @@ def test_after_the_deadline_or_without_letters_there_is_no_request(sqs: Stubbed)
 
 @pytest.mark.parametrize("name", ["reason", "reason_code", "origin"])
 @pytest.mark.parametrize("position", [0, 7], ids=["first", "last"])
-def test_a_letter_that_was_one_before_gets_the_new_reason_code_and_origin_and_loses_nothing(
+def test_a_letter_that_was_one_before_gets_the_new_reason_and_loses_nothing(
     sqs: Stubbed, name: str, position: int
 ) -> None:
     names = [f"a{number}" for number in range(7)]

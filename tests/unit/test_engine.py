@@ -212,7 +212,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "request_", "message"), REFUSED, ids=lambda part: str(part)[:60])
-def test_what_dynamodb_refuses_is_refused_in_its_words(
+def test_what_dynamodb_refuses_is_so_in_its_words(
     client: Any, call: str, request_: dict[str, Any], message: str
 ) -> None:
     if call == "query":
@@ -376,9 +376,7 @@ def test_expired_items_are_deleted_when_the_test_says_so(engine: Engine, client:
     assert [item["seq"] for item in client.scan(TableName="Orders")["Items"]] == [{"N": "2"}, {"N": "3"}]
 
 
-def test_a_client_that_was_made_elsewhere_is_answered_until_the_end_of_the_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_made_elsewhere_is_answered_until_the_end_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     client = dynamodb_client()

@@ -10,9 +10,7 @@ from conditional_writes.testing import Clock
 from workers.failed_entries import until_deadline
 
 
-def test_what_failed_is_tried_again_after_pauses_that_double_until_the_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_failed_is_tried_again_after_doubling_pauses_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda least, most: least + most)
     tried: list[tuple[float, list[int]]] = []
     with Clock(0).simulated_time() as clock:

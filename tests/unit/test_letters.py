@@ -101,9 +101,7 @@ SPELLED = '{"account_id":"a", "path":["p"], "entries":{"n":1.500e2, "m":12345678
         ),
     ],
 )
-def test_a_message_of_the_profiles_without_a_time_is_redriven_as_of_its_first_sending(
-    queue: QueueName, body: str, sent: str
-) -> None:
+def test_an_update_without_a_time_is_redriven_as_of_its_first_sending(queue: QueueName, body: str, sent: str) -> None:
     assert as_of_its_origin(letter(body, queue, origin=ORIGIN), body) == sent
     without_origin = as_of_its_origin(letter(body, queue), body)
     assert without_origin == (body if sent == body else f'{body[:-1]}, "as_of": "{DIED.isoformat()}"}}')
@@ -162,7 +160,7 @@ def test_an_edited_line_that_is_wrong_is_named_and_nothing_is_changed(queue: str
 
 
 @pytest.mark.parametrize("editor", ["sed -i s/old/new/", "false"])
-def test_edits_are_kept_in_a_file_that_is_named_unless_the_block_comes_to_its_end(
+def test_edits_are_kept_in_a_named_file_unless_the_block_ends_well(
     editor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDITOR", editor)

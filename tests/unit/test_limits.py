@@ -133,9 +133,7 @@ LATER = {
 
 
 @pytest.mark.parametrize(("steps", "expected"), LATER.values(), ids=LATER)
-def test_the_last_transaction_is_posted_or_says_what_is_left_of_which_limit(
-    steps: list[Body | str], expected: str | None
-) -> None:
+def test_a_transaction_is_posted_or_says_what_is_left_of_a_limit(steps: list[Body | str], expected: str | None) -> None:
     outcome = after(*steps).journal["alice"][-1].outcome
     left = outcome.exceeded and f"{outcome.exceeded.limit} {outcome.exceeded.left:f}"
     assert (outcome.reason, left) == (("LIMIT_EXCEEDED", expected) if " " in str(expected) else (expected, None))

@@ -60,7 +60,7 @@ def test_a_line_that_stands_still_is_waited_in_for_each_ticket_ahead(
     assert ticket.mark == {"contended_until": pytest.approx(1000 * (at[-1] + 10), abs=5)}
 
 
-def test_a_line_that_moves_is_waited_in_anew_and_the_first_in_it_waits_for_nobody(
+def test_a_line_that_moves_is_waited_in_anew_and_the_first_waits_not(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = looks(monkeypatch, clock, *[7] * 40, *[8] * 30, 9)

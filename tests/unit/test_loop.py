@@ -134,7 +134,7 @@ TIMING = pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingErro
 
 
 @TIMING
-def test_where_only_the_timing_was_bad_the_same_is_sent_again_with_a_fresh_token(
+def test_if_only_the_timing_was_bad_the_same_is_sent_with_a_fresh_token(
     dynamodb: Stubbed, clock: Clock, code: str
 ) -> None:
     """DynamoDB could repeat the cancellation for the old token. The mark is the plan's, and the plan is the same.
@@ -193,7 +193,7 @@ def test_at_the_deadline_a_transaction_in_progress_is_unknown(dynamodb: Stubbed)
 
 
 @pytest.mark.parametrize("silence", [None, 500, 503])
-def test_at_the_deadline_a_cancellation_after_a_try_without_an_answer_is_unknown(
+def test_at_the_deadline_a_cancellation_after_an_unanswered_try_is_unknown(
     dynamodb: Stubbed, silence: int | None
 ) -> None:
     dynamodb.first_fails(silence)
@@ -203,9 +203,7 @@ def test_at_the_deadline_a_cancellation_after_a_try_without_an_answer_is_unknown
 
 
 @pytest.mark.parametrize("silence", [None, 429, 500, 503])
-def test_a_single_write_without_an_answer_is_unknown_once_others_have_written(
-    dynamodb: Stubbed, silence: int | None
-) -> None:
+def test_an_unanswered_single_write_is_unknown_once_others_have_written(dynamodb: Stubbed, silence: int | None) -> None:
     """Each of these answers is none: the write may have taken effect."""
     dynamodb.first_fails(silence)
     dynamodb.fails_condition("update_item", at(9))

@@ -139,7 +139,7 @@ def send_file(queues: Any, file: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_call_at_a_time")
-def test_killed_at_each_request_and_started_again_it_sends_each_message_and_few_twice(
+def test_killed_at_any_request_and_started_again_it_sends_all_and_few_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
@@ -157,7 +157,7 @@ def test_killed_at_each_request_and_started_again_it_sends_each_message_and_few_
         remove_place(file)
 
 
-def test_a_queue_that_refuses_is_a_sentence_and_the_place_stays(
+def test_a_queue_that_refuses_is_a_sentence_and_leaves_the_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "MOST_MESSAGES", 20)

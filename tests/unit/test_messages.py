@@ -202,9 +202,7 @@ def test_a_number_in_a_string_may_have_escapes() -> None:
 
 
 @pytest.mark.parametrize(("name", "field", "expected"), NUMBERS)
-def test_a_number_of_any_message_is_in_its_range_and_spelled_as_in_json(
-    name: str, field: str, expected: NumberRange
-) -> None:
+def test_a_number_of_any_message_is_in_its_range_and_as_in_json(name: str, field: str, expected: NumberRange) -> None:
     """A field that fails here may be missing in the envelope, which is decoded first."""
     misspelled = MISSPELLED
     if expected is NumberRange.ZERO_OR_LESS:
@@ -294,7 +292,7 @@ def test_a_body_is_measured_in_bytes() -> None:
 
 @pytest.mark.parametrize("ensure_ascii", [False, True], ids=["as UTF-8", "as escapes"])
 @pytest.mark.parametrize("largest", [largest_transaction(), largest_transfer()], ids=["transaction", "transfer"])
-def test_the_largest_valid_message_is_no_larger_than_a_body_may_be(
+def test_the_largest_valid_message_is_as_large_as_a_body_may_be(
     largest: TransactionMessage, ensure_ascii: bool
 ) -> None:
     assert decode(json.dumps(largest.canonical_payload(), ensure_ascii=ensure_ascii)) == largest

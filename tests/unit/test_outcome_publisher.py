@@ -25,8 +25,8 @@ QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/outcomes-dead"
 
 
 @pytest.fixture
-def publisher(stubbed_events: Stubbed, sqs: Stubbed) -> OutcomePublisher:
-    return OutcomePublisher(EventBus(stubbed_events.client, "outcomes", "teller"), sqs.client, QUEUE)
+def publisher(events: Stubbed, sqs: Stubbed) -> OutcomePublisher:
+    return OutcomePublisher(EventBus(events.client, "outcomes", "teller"), sqs.client, QUEUE)
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +56,7 @@ def letters(sqs: Stubbed) -> list[tuple[Any, str, str]]:
     ]
 
 
-def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
-    publisher: OutcomePublisher, sqs: Stubbed
-) -> None:
+def test_the_dead_letter_of_an_item_without_a_version_has_its_key(publisher: OutcomePublisher, sqs: Stubbed) -> None:
     sqs.takes_messages_but()
     versions = [None, 0, Decimal("1.5"), "2", Decimal("1E+20")]
     items = [entry(2, account_version=version, status="x") for version in versions]
@@ -67,10 +65,10 @@ def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
 
 
 def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.failed_entries.FIRST_PAUSE_SECONDS", 3600)
-    stubbed_events.takes_events(None)
+    events.takes_events(None)
     sqs.takes_messages_but(1)
     published = publisher.publish([entry(1), entry(2, status="x"), entry(3, status="x")], Deadline.after(60))
     assert published.number == published.dead_lettered == 1
@@ -81,21 +79,21 @@ def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
     )
 
 
-def test_events_are_tried_for_so_long_that_dead_letters_can_be_sent_still(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, sqs: Stubbed
+def test_events_are_tried_while_dead_letters_can_be_sent_still(
+    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed
 ) -> None:
     sqs.takes_messages_but()
     published = publisher.publish([entry(1, status="x"), entry(2)], Deadline.after(SLOWEST_CALL_SECONDS - 1))
     assert published == Published([None, "no time is left: publishing"], dead_lettered=1)
-    assert stubbed_events.operations == []
+    assert events.operations == []
 
 
 def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come again together, as often as EventBridge fails."""
     monkeypatch.setattr("workers.failed_entries.FIRST_PAUSE_SECONDS", 3600)
-    stubbed_events.takes_events(None, "InternalFailure")
+    events.takes_events(None, "InternalFailure")
     sqs.takes_messages_but()
     items = [entry(1, status="x"), entry(2), entry(3), entry(4, status="x")]
     published = publisher.publish(items, Deadline.after(60))
@@ -117,9 +115,9 @@ def changed(*records: dict[str, Any]) -> list[ChangedEntry]:
 
 
 def test_an_entry_that_was_changed_or_removed_is_a_letter_with_its_images_and_no_event(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, sqs: Stubbed, caplog: pytest.LogCaptureFixture
+    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stubbed_events.takes_events(None)
+    events.takes_events(None)
     sqs.takes_messages_but()
     entries = changed(stream_record(NEW, OLD), stream_record(None, NEW))
     assert publisher.publish([*entries, entry(3)], plenty()) == Published([None] * 3, dead_lettered=2)
@@ -136,9 +134,7 @@ def test_an_entry_that_was_changed_or_removed_is_a_letter_with_its_images_and_no
     ]
 
 
-def test_the_letter_of_a_changed_entry_that_is_too_large_for_sqs_has_its_key(
-    publisher: OutcomePublisher, sqs: Stubbed
-) -> None:
+def test_a_changed_entrys_letter_that_is_too_large_has_its_key(publisher: OutcomePublisher, sqs: Stubbed) -> None:
     sqs.takes_messages_but()
     large = KEY | {"description": {"S": "x" * 200_000}}
     assert publisher.publish(changed(stream_record(large | OLD, large | NEW)), plenty()).dead_lettered == 1
@@ -147,11 +143,7 @@ def test_the_letter_of_a_changed_entry_that_is_too_large_for_sqs_has_its_key(
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "ValidationException"])
 def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the_timeout(
-    publisher: OutcomePublisher,
-    stubbed_events: Stubbed,
-    sqs: Stubbed,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
+    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     clock = Clock()
 
@@ -163,7 +155,7 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
     monkeypatch.setattr("workers.failed_entries.time", SimpleNamespace(sleep=clock.sleep))
     for module in ("event_bus", "sending"):
         monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)
-    monkeypatch.setattr(stubbed_events.client, "put_events", slow)
+    monkeypatch.setattr(events.client, "put_events", slow)
     monkeypatch.setattr(sqs.client, "send_message_batch", slow)
     items = [entry(version, status="x" if version % 10 == 0 else "POSTED") for version in range(1, 101)]
     published = publisher.publish(items, Deadline.of_invocation(Context(timeout_seconds=90), RESERVED_SECONDS))

@@ -97,9 +97,7 @@ def kinds(dispositions: Iterable[Disposition | None]) -> list[type]:
 @pytest.mark.parametrize(
     ("post", "amount"), [(BatchPoster.post, 1), (BatchPoster.decide, 0)], ids=["posting", "a dry run"]
 )
-def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only(
-    post: Callable[..., object], amount: int
-) -> None:
+def test_an_account_that_is_never_read_costs_its_own_group_only(post: Callable[..., object], amount: int) -> None:
     stuck = [f"stuck {number}" for number in range(20)]  # more than there are threads
     items = accounts("alice", "bob", "carol", *stuck)
 
@@ -238,7 +236,7 @@ def test_an_account_that_cannot_be_written_costs_its_own_messages_and_few_tries(
         ("InternalServerError", 500, PerhapsDone),
     ],
 )
-def test_awss_own_trouble_costs_a_group_one_try_and_leaves_what_was_committed_before(
+def test_awss_own_trouble_costs_a_group_one_try_and_no_earlier_commit(
     code: str, status: int, disposition: type
 ) -> None:
     tries: list[int] = []

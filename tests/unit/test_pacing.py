@@ -70,9 +70,7 @@ def at(version: int) -> dict[str, object]:
     return {"order_id": "o-1", "count": 0, "version": version, "cw:version_id": "another writer's"}
 
 
-def test_modify_waits_before_it_reads_the_item_again(
-    dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modify_waits_before_it_reads_again(dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second `modify` meets four conflicts without a pause: a paced writer steps aside later."""
     orders = VersionedTable(dynamodb.client, "Orders", "order_id")
     log: list[str] = []

@@ -116,9 +116,7 @@ def test_a_page_that_stays_throttled_raises_dynamodbs_error_at_the_deadline(
     assert pauses == []
 
 
-def test_a_deadline_is_that_of_all_pages_and_without_one_each_page_has_ten_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_deadline_is_of_all_pages_and_without_one_each_page_has_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("conditional_writes.core.steps.time.monotonic", lambda: now)
     page = {"Items": [to_dynamodb({"customer_id": "c-1", "order_id": 1})]}

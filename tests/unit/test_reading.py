@@ -79,9 +79,7 @@ def test_what_was_not_processed_is_missing_if_it_is_asked_for_once(dynamodb: Stu
     assert keys_asked_for(dynamodb) == [3]
 
 
-def test_if_botocore_changes_the_event_that_the_items_are_taken_at_it_reads_them_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_if_botocore_changes_the_event_of_its_answers_it_reads_them_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "take_found", lambda **_: None)
     one, none = key("orders", order_id="o-1"), key("orders", order_id="o-2")
     item = {"order_id": "o-1", "amount": Decimal("1.5")}

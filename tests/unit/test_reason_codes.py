@@ -48,7 +48,7 @@ DISPOSITIONS: dict[Exception, Dead | Waiting] = {
 
 
 @pytest.mark.parametrize(("error", "disposition"), DISPOSITIONS.items(), ids=repr)
-def test_a_refused_message_is_dead_and_what_may_still_come_is_waited_for(
+def test_a_refused_message_is_dead_and_what_may_come_is_waited_for(
     error: Exception, disposition: Dead | Waiting
 ) -> None:
     assert disposition_of(error) == disposition

@@ -142,9 +142,7 @@ def test_a_redrive_that_is_killed_at_any_call_loses_no_letter_and_leaves_none() 
         assert (set(queues.sent), queues.letters) == (set(bodies), {})
 
 
-def test_letters_are_dropped_only_after_the_answer_has_them_however_it_is_killed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_letters_are_dropped_after_the_answer_has_them_however_it_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
     def dropped(queues: Queues) -> list[str]:
         operator = Operator("teller-dev", None, as_json=True)
         operator.__dict__["deployment"] = queues
@@ -161,9 +159,7 @@ def test_letters_are_dropped_only_after_the_answer_has_them_however_it_is_killed
         assert {*dropped(queues), *(letter.body for letter in queues.letters.values())} == set(bodies)
 
 
-def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven_in_its_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redriving, "SENDING_SECONDS", 0.2)
     queues = Queues("a", "b", "c")
     queues.refused = {"b"}

@@ -73,9 +73,7 @@ def test_a_killer_comes_again_soon_after_its_invocation_would_have_timed_out() -
 
 @pytest.mark.usefixtures("bounds")
 @pytest.mark.parametrize(("waiting", "delay"), [(FLOOD - 1, 2), (FLOOD, (9, 128))])
-def test_a_flood_of_waiting_messages_scatters_at_once_and_what_failed_beside_it_comes_soon(
-    waiting: int, delay: object
-) -> None:
+def test_a_flood_of_waiting_messages_scatters_and_what_failed_beside_it_comes_soon(waiting: int, delay: object) -> None:
     batch = messages(waiting + FLOOD)
     for number, message in enumerate(batch):
         message.disposition = Waiting("UNKNOWN_ACCOUNT", "x") if number < waiting else Again("x")

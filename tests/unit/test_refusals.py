@@ -32,11 +32,11 @@ type Message = QueueMessage[TransactionMessage]
 
 
 @pytest.fixture
-def refusals(stubbed_events: Stubbed) -> RefusalEvents:
+def refusals(events: Stubbed) -> RefusalEvents:
     """Its bus takes an event, unless something else is prepared."""
-    stubbed_events.always("put_events", {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]})
+    events.always("put_events", {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]})
     refusals = RefusalEvents("outcomes")
-    refusals.bus = EventBus(stubbed_events.client, "outcomes", "teller")
+    refusals.bus = EventBus(events.client, "outcomes", "teller")
     return refusals
 
 
@@ -57,58 +57,56 @@ def details(events: Stubbed) -> list[dict[str, Any]]:
     return [json.loads(entry["Detail"]) for request in events.parameters for entry in request["Entries"]]
 
 
-def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
-    refusals: RefusalEvents, stubbed_events: Stubbed
-) -> None:
+def test_a_body_that_is_no_message_is_told_of_by_its_ids_alone(refusals: RefusalEvents, events: Stubbed) -> None:
     refusals.publish(dead(message()), plenty())
-    [request] = stubbed_events.parameters
+    [request] = events.parameters
     [entry] = request["Entries"]
     assert (entry["EventBusName"], entry["Source"], entry["DetailType"]) == ("outcomes", "teller", "TransactionRefused")
-    [detail] = details(stubbed_events)
+    [detail] = details(events)
     assert (detail["message_id"], detail["transaction_id"], detail["account_ids"]) == ("m-1", "t-1", ["alice"])
     assert (detail["reason_code"], detail["reason"]) == ("INVALID_MESSAGE", "amount: expected a decimal number")
     assert "secret" not in entry["Detail"]
 
 
 def test_a_message_that_was_decoded_is_told_of_by_its_ids_and_with_the_status_of_the_one_that_has_its_id(
-    refusals: RefusalEvents, stubbed_events: Stubbed
+    refusals: RefusalEvents, events: Stubbed
 ) -> None:
     """Else it would look as if the transaction had failed that was posted under this id."""
     changed = disposition_of(IdReused("with another amount", "POSTED"))
     decoded = payment(transaction_id="t-2", account_id="bob")
     refusals.publish(dead(message("anything", changed, content=decoded)), plenty())
-    [detail] = details(stubbed_events)
+    [detail] = details(events)
     assert (detail["transaction_id"], detail["account_ids"]) == ("t-2", ["bob"])
     assert (detail["reason_code"], detail["original_status"]) == ("PAYLOAD_CHANGED", "POSTED")
 
 
 @pytest.mark.parametrize("code", [GivenUp.FUNCTION_KILLED, GivenUp.RETRIES_EXHAUSTED])
 def test_a_body_that_this_delivery_did_not_decode_is_not_read(
-    refusals: RefusalEvents, stubbed_events: Stubbed, code: GivenUp
+    refusals: RefusalEvents, events: Stubbed, code: GivenUp
 ) -> None:
     """It may be what killed the function."""
     refusals.publish(dead(message(disposition=Dead(code, "given up"), was_processed=False)), plenty())
-    [detail] = details(stubbed_events)
+    [detail] = details(events)
     assert (detail["reason_code"], detail["transaction_id"], detail["account_ids"]) == (code, None, [])
 
 
 def test_an_event_is_published_once_and_its_failure_is_logged(
-    refusals: RefusalEvents, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
+    refusals: RefusalEvents, events: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stubbed_events.takes_events("InternalFailure", None)
+    events.takes_events("InternalFailure", None)
     refusals.publish(dead(message(message_id="m-3"), message()), plenty())
-    assert len(stubbed_events.requests) == 1
+    assert len(events.requests) == 1
     assert caplog.messages == ["no event tells of dead letter m-3: InternalFailure: for a reason"]
 
 
 def test_a_slow_bus_holds_up_a_batch_for_seconds_only(
-    refusals: RefusalEvents, stubbed_events: Stubbed, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    refusals: RefusalEvents, events: Stubbed, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     def slow(**_: Any) -> None:
         clock.sleep(TELLING_SECONDS)
         raise ClientError({"Error": {"Code": "ValidationException", "Message": "after seconds"}}, "PutEvents")
 
-    monkeypatch.setattr(stubbed_events.client, "put_events", slow)
+    monkeypatch.setattr(events.client, "put_events", slow)
     refusals.publish(dead(*(message(message_id=f"m-{number}") for number in range(10))), Deadline.after(3600))
     assert clock.seconds - START == TELLING_SECONDS, "there is no time to try each event alone"
 
@@ -124,9 +122,7 @@ def recorded(dynamodb: Stubbed) -> list[dict[str, Any]]:
     return [from_dynamodb(each["PutRequest"]["Item"]) for each in requests]
 
 
-def test_a_refusal_is_recorded_under_each_account_of_its_transaction(
-    records: RefusalRecords, empty_dynamodb: Stubbed
-) -> None:
+def test_a_refusal_is_recorded_under_each_of_its_accounts(records: RefusalRecords, empty_dynamodb: Stubbed) -> None:
     records.write(dead(message(), message(content=transfer(transaction_id="t-2"), message_id="m-2")), plenty())
     first, *others = recorded(empty_dynamodb)
     refused_at = datetime.fromisoformat(first["refused_at"])
@@ -143,9 +139,7 @@ def test_a_refusal_is_recorded_under_each_account_of_its_transaction(
     assert keys == [("alice", "t-2", "m-2"), (*EntryId.on("bob", "alice", "t-2"), "m-2")]
 
 
-def test_a_refused_message_under_the_key_of_anothers_side_is_recorded_nowhere(
-    records: RefusalRecords, empty_dynamodb: Stubbed
-) -> None:
+def test_a_refused_message_under_anothers_key_is_not_recorded(records: RefusalRecords, empty_dynamodb: Stubbed) -> None:
     _, key = EntryId.on("bob", "alice", "t-2")
     records.write(dead(message(BODY.replace("t-1", key), content=None)), plenty())
     assert empty_dynamodb.operations == []
@@ -163,7 +157,7 @@ def test_a_message_without_ids_or_that_this_delivery_did_not_decode_is_not_recor
     assert empty_dynamodb.operations == []
 
 
-def test_a_flood_of_refusals_takes_a_request_for_25_and_each_transaction_once(
+def test_a_flood_of_refusals_takes_a_request_for_25_transactions(
     records: RefusalRecords, empty_dynamodb: Stubbed
 ) -> None:
     bodies = [BODY.replace("t-1", f"t-{number}") for number in range(50)] * 2
@@ -172,7 +166,7 @@ def test_a_flood_of_refusals_takes_a_request_for_25_and_each_transaction_once(
     assert len({item["transaction_id"] for item in recorded(empty_dynamodb)}) == 50
 
 
-def test_a_slow_table_of_refusals_holds_up_a_batch_for_seconds_only(
+def test_a_slow_table_holds_up_a_batch_for_seconds_only(
     records: RefusalRecords, empty_dynamodb: Stubbed, clock: Clock
 ) -> None:
     events = empty_dynamodb.client.meta.events

@@ -47,7 +47,7 @@ def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.Sear
 
 
 @given(days(EVERYDAY, "-200") | days(EXTREME, "-9.9e125"), st.data())
-def test_any_history_is_sound_from_its_beginning_and_from_any_state(
+def test_any_history_is_sound_from_its_beginning_or_any_state(
     day: list[TransactionMessage], data: st.DataObject
 ) -> None:
     ledger = Ledger.of(day)
@@ -206,9 +206,7 @@ def test_the_payees_side_is_sound_if_the_payers_holds_would_not_fit() -> None:
 
 
 @pytest.mark.parametrize("today", [None, 3])
-def test_an_account_is_sound_whatever_the_list_of_currencies_says_today(
-    today: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_account_is_sound_whatever_the_list_says_today(today: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """ISO 4217 drops a currency, or gives it another number, after the account was opened."""
     ledger = Ledger.of([opening(), payment("0.01", transaction_id="t-1")])
     monkeypatch.delitem(MINOR_UNITS, "EUR") if today is None else monkeypatch.setitem(MINOR_UNITS, "EUR", today)

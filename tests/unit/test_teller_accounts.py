@@ -204,9 +204,7 @@ PART = entry("p-2", "-15", {"type": "post_hold", "hold_id": "h-9", "final": Fals
         ("h-9", [OTHER], "The hold isn't open any more. Its end isn't among the next entries of the account."),
     ],
 )
-def test_a_hold_is_shown_with_its_amount_and_with_what_became_of_it(
-    hold_id: str, later: list[dict[str, Any]], sentence: str
-) -> None:
+def test_a_hold_is_shown_with_what_became_of_it(hold_id: str, later: list[dict[str, Any]], sentence: str) -> None:
     found = HOLD | {"transaction_id": hold_id}
     answer = became(found)
     page = {"entries": later, "next": None}

@@ -150,9 +150,7 @@ def test_without_a_region_the_command_says_how_to_name_it() -> None:
         ("outcomes republish", "name an account"),
     ],
 )
-def test_what_cant_be_meant_is_refused_before_anything_is_asked(
-    arguments: str, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cant_be_meant_is_refused_at_once(arguments: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Operator, "deployment", None)
     variables = {"TELLER_STACK": "teller-dev", "COLUMNS": "300"}
     ended = CliRunner().invoke(app, arguments.split(), env=variables, catch_exceptions=False)

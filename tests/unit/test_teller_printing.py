@@ -147,7 +147,7 @@ def test_each_command_that_changes_a_stack_asks() -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_on_a_prod_stack_nothing_is_changed_without_a_yes(
+def test_a_prod_stack_is_not_changed_without_a_yes(
     change: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     letter = Letter("{}", {}, "l-1", datetime(2026, 11, 22, 19, tzinfo=UTC))

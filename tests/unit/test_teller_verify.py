@@ -53,9 +53,7 @@ class FakeDeployment(dict[str, str]):
         return self.clients[service]
 
 
-def test_an_interrupted_run_is_tidied_up_though_nobody_reads_its_remarks_any_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_interrupted_run_is_tidied_up_though_nobody_reads_its_remarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by Ctrl-C in `teller verify 2>&1 | tee log`, which ends tee, too."""
 
     class Closed(io.StringIO):

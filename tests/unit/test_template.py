@@ -555,9 +555,7 @@ def test_a_boundary_bounds_every_role() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_a_role_and_a_log_group_of_its_own_and_signs_logs_and_metrics_with_its_own_name(
-    name: str,
-) -> None:
+def test_a_function_has_a_role_and_a_log_group_of_its_own_and_signs_logs_and_metrics_with_its_name(name: str) -> None:
     """Metrics of several functions have the same names. Their dimension `service` distinguishes them."""
     function, own = FUNCTIONS[name], name.removesuffix("Function")
     assert function["Role"] == {"GetAtt": f"{own}Role.Arn"}

@@ -147,9 +147,7 @@ POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("message", "before", "changes"), POSTED.values(), ids=POSTED)
-def test_what_is_posted_changes_the_account(
-    message: TransactionMessage, before: Account, changes: dict[str, Any]
-) -> None:
+def test_what_is_posted_changes_accounts(message: TransactionMessage, before: Account, changes: dict[str, Any]) -> None:
     after = changed(before, **changes, version=before.version + 1)
     assert decide(message, before) == (Decided(after, after.balance - before.balance),)
 
@@ -229,9 +227,7 @@ REJECTED = {
 
 
 @pytest.mark.parametrize(("message", "account", "reason"), REJECTED.values(), ids=REJECTED)
-def test_what_is_rejected_changes_nothing_but_the_version(
-    message: TransactionMessage, account: Account, reason: str
-) -> None:
+def test_what_is_rejected_changes_the_version_only(message: TransactionMessage, account: Account, reason: str) -> None:
     expected = Decided(replace(account, version=account.version + 1), Decimal(0), reason)
     assert decide(message, account, context=KNOWN) == (expected,)
 
@@ -328,9 +324,7 @@ def test_all_legs_of_a_compound_are_posted_or_none(
         ([("alice", -1), ("bob", "+1")], 'legs: 2: amount: expected a decimal number, such as "12.50"'),
     ],
 )
-def test_legs_that_no_accounts_make_valid_are_refused_with_a_sentence(
-    legs: Sequence[tuple[str, object]], sentence: str
-) -> None:
+def test_legs_that_no_accounts_make_valid_are_refused(legs: Sequence[tuple[str, object]], sentence: str) -> None:
     body = {"type": "compound", "transaction_id": "t-1"} | named_legs(legs)
     with pytest.raises(InvalidMessage, match=f"^{re.escape(sentence)}"):
         decode(json.dumps(body))
@@ -384,9 +378,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("source", "why"), SOURCES.values(), ids=SOURCES)
-def test_nothing_is_recorded_of_an_import_whose_balance_another_account_cannot_give(
-    source: dict[str, object], why: str
-) -> None:
+def test_an_import_whose_balance_another_account_cannot_give_is_invalid(source: dict[str, object], why: str) -> None:
     message = importing("-0.5", account_id="carol", from_account_id="bob")
     with pytest.raises(InvalidMessage, match=f"^from_account_id: 'bob' can't give the balance: {why}$"):
         decide(message, None, changed(BOB, **source))
@@ -529,9 +521,7 @@ def test_a_reversal_is_the_opposite_of_what_is_left_or_of_a_part_of_it(
 
 
 @pytest.mark.parametrize("amount", ["-30", "0"])
-def test_a_transaction_of_which_more_was_reversed_than_its_amount_is_damaged_and_nothing_is_decided(
-    amount: str,
-) -> None:
+def test_a_transaction_of_which_more_was_reversed_than_its_amount_is_damaged_and_not_decided_on(amount: str) -> None:
     with pytest.raises(ValueError, match=r"'t-1'\): more was reversed of it than its amount$"):
         reversing().decide([ALICE], reversal_context(entry_of(amount), "30.5", number=4))
 
@@ -559,9 +549,7 @@ messages = messages_of(*whose) | messages_of(*whose, exact_numbers(), extreme_li
 
 
 @given(that_refer(st.lists(messages, max_size=40).map(numbered)), st.sampled_from(["-1000", "-9.9e125"]))
-def test_a_decisions_numbers_are_spelled_as_dynamodb_would_give_them_back(
-    day: list[TransactionMessage], lowest: str
-) -> None:
+def test_a_decisions_numbers_are_spelled_as_dynamodb_gives_them(day: list[TransactionMessage], lowest: str) -> None:
     """So an outcome is spelled the same, whether its account was in memory or read from the table."""
     books = post_messages(Books({}, {}), [opening(lowest, "XTS", account_id=name) for name in ("alice", "bob")])
     for message in day:

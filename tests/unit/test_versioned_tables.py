@@ -155,7 +155,7 @@ IMPOSSIBLE: list[tuple[Callable[[VersionedTable], object], str]] = [
     ("kind", "call", "sentence"),
     [*((TypeError, *each) for each in MISTYPED), *((ValueError, *each) for each in IMPOSSIBLE)],
 )
-def test_what_cannot_be_meant_is_named_before_anything_is_sent(
+def test_what_cannot_be_meant_is_named_at_once(
     kind: type[Exception], call: Callable[[VersionedTable], object], sentence: str
 ) -> None:
     with pytest.raises(kind, match=sentence):
