@@ -216,9 +216,8 @@ def test_transactions_of_one_item_at_the_same_time_lose_no_update(items: Items) 
 
     def try_once(number: int) -> str:
         try:
-            items.transact(
-                items.update("SET tally = tally + :n", "hot", n=1), items.write(f"{number}", condition=ABSENT)
-            )
+            write = items.update("SET tally = tally + :n", "hot", n=1)
+            items.transact(write, items.write(f"{number}", condition=ABSENT))
         except ClientError as error:
             answer: Any = error.response
             assert answer["Error"]["Code"] == "TransactionCanceledException"
@@ -503,9 +502,8 @@ def _stream_records(place: Place, items: Items, count: int) -> list[dict[str, An
     def read() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
-            iterator = streams.get_shard_iterator(
-                StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-            )["ShardIterator"]
+            which = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+            iterator = streams.get_shard_iterator(**which)["ShardIterator"]
             empty = 0
             while iterator and empty < 3:
                 answer = streams.get_records(ShardIterator=iterator)

@@ -151,11 +151,8 @@ def test_a_functions_url_names_who_has_signed_and_refuses_others(polled: Polled)
 @rests_on(PYTHON)
 def test_the_runtime_has_the_time_zones_of_the_iana_database(polled: Polled) -> None:
     """The page says Amazon Linux 2023, whose package of them Lambda has had since January 2024."""
-    expected = {
-        "Europe/Paris": "14:00:00+02:00",
-        "Asia/Kathmandu": "17:45:00+05:45",
-        "America/New_York": "08:00:00-04:00",
-    }
+    expected = {"Europe/Paris": "14:00:00+02:00", "Asia/Kathmandu": "17:45:00+05:45"}
+    expected["America/New_York"] = "08:00:00-04:00"
     event = json.dumps({"time_zones": list(expected)})
     answer = polled.place.client("lambda").invoke(FunctionName=polled.function, Payload=event)
     assert json.load(answer["Payload"]) == expected

@@ -274,10 +274,8 @@ def _holds(books: Books) -> Iterator[str]:
             yield from _resolve(left, entry)
             held = _sum(left.values())
             if entry.outcome.held_after != held:
-                yield (
-                    f"{account_id}: version {entry.outcome.account_version} should have {held:f} held, and has"
-                    f" {entry.outcome.held_after:f}"
-                )
+                expected = f"version {entry.outcome.account_version} should have {held:f} held"
+                yield f"{account_id}: {expected}, and has {entry.outcome.held_after:f}"
         account = books.accounts.get(account_id)
         if account and {name: hold.remaining for name, hold in account.open_holds.items()} != left:
             yield f"{account_id}: its journal has the open holds {left}, the account has {account.holds}"

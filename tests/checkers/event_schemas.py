@@ -73,11 +73,8 @@ def _wrong_outcome(detail: Mapping[str, Any]) -> list[str]:
     if set(others) & set(accounts):  # so the entry is on an account that the request doesn't name
         accounts = [detail["account_id"]] if detail["account_id"] not in others else ["another one"]
     accounts += [f"teller:shard:{number}:{pool}" for pool, number in detail.get("shards", {}).items()]
-    expected = {
-        "id": [f"{detail['account_id']}#{detail['account_version']}"],
-        "account_id": accounts,
-        "transaction_id": [request["transaction_id"]],
-    }
+    expected = {"id": [f"{detail['account_id']}#{detail['account_version']}"], "account_id": accounts}
+    expected["transaction_id"] = [request["transaction_id"]]
     return [
         f"detail.{name}: {detail[name]!r}, expected {' or '.join(map(repr, values))}"
         for name, values in expected.items()

@@ -28,17 +28,15 @@ def holds_and_reversals(
     amounts = amounts.map(Decimal.copy_abs)
     message_type, account_id = draw(types), draw(account_ids)
     if message_type is Hold:
-        return Hold(
-            transaction_id=draw(hold_ids), account_id=account_id, amount=draw(amounts), expires_at=draw(expiries)
-        )
+        ids = {"transaction_id": draw(hold_ids), "account_id": account_id}
+        return Hold(**ids, amount=draw(amounts), expires_at=draw(expiries))
     transaction_id = draw(transaction_ids)
     other_ids = transaction_ids.filter(lambda other: other != transaction_id)
     if message_type is Reverse:
         reversed_id = draw(other_ids | other_ids | hold_ids)
         amount = draw(st.none() | amounts)
-        return Reverse(
-            transaction_id=transaction_id, account_id=account_id, of_transaction_id=reversed_id, amount=amount
-        )
+        ids = {"transaction_id": transaction_id, "account_id": account_id}
+        return Reverse(**ids, of_transaction_id=reversed_id, amount=amount)
     hold_id = draw(st.one_of([hold_ids] * 9 + [other_ids]))
     if message_type is VoidHold:
         return VoidHold(transaction_id=transaction_id, account_id=account_id, hold_id=hold_id)

@@ -343,9 +343,8 @@ def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> No
     for number in (*(payload.get(field) for field in ("amount", "overdraft_limit", "balance")), *held):
         if number is not None:
             unit_exponent = EXACTLY.normalize(Decimal(number)).as_tuple().exponent
-            if any(
-                each["decimal_places"] is not None and -int(unit_exponent) > each["decimal_places"] for each in accounts
-            ):
+            finest = -int(unit_exponent)
+            if any(each["decimal_places"] is not None and finest > each["decimal_places"] for each in accounts):
                 raise Invalid(f"{number}")
 
 
@@ -476,11 +475,8 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
         return Decided("HOLD_EXCEEDED", by=0)
     if any(payee["currency"] != account["currency"] for payee in payees):
         return Decided("CURRENCY_MISMATCH")
-    rest = (
-        {}
-        if payload.get("final", True) or amount == remaining
-        else {payload["hold_id"]: (remaining - amount, expires_at)}
-    )
+    is_over = payload.get("final", True) or amount == remaining
+    rest = {} if is_over else {payload["hold_id"]: (remaining - amount, expires_at)}
     holds = others | rest
     if not _can_be_summed(holds):
         return Decided("BALANCE_OUT_OF_RANGE", by=0)

@@ -44,11 +44,11 @@ def live_writes(writes: Iterable[Write]) -> list[Write]:
         if any(write.time <= time for time in erasures):
             continue
         greatest[write.path] = max(greatest.get(write.path, write), write, key=_rank)
-    return [
-        write
-        for write in greatest.values()
-        if all(greatest[outer].time <= write.time for outer in _around(write.path) if outer in greatest)
-    ]
+
+    def is_latest(write: Write) -> bool:
+        return all(greatest[outer].time <= write.time for outer in _around(write.path) if outer in greatest)
+
+    return [write for write in greatest.values() if is_latest(write)]
 
 
 def standing(writes: Iterable[Write]) -> dict[Path, Any]:

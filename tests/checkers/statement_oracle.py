@@ -37,8 +37,7 @@ class Journal(NamedTuple):
         rest["decimal_places"] = None if places is None else int(places)
         in_order = sorted(holds.items(), key=lambda hold: (hold[1][1] is None, hold[1][1] or "", hold[0]))
         rest["holds"] = [
-            {"hold_id": hold_id, "remaining": text(amount), "expires_at": expires_at}
-            for hold_id, (amount, expires_at) in in_order
+            {"hold_id": name, "remaining": text(amount), "expires_at": time} for name, (amount, time) in in_order
         ]
         return shown | {name: text(amount) for name, amount in amounts.items()} | rest
 

@@ -92,10 +92,7 @@ OF_TRANSFERS: dict[str, tuple[Callable[[Books], object], str]] = {
     "an entry twice": (lambda books: books.journal["a"].insert(2, books.journal["a"][1]), "a: at version 5, but"),
     "a decision": (lambda books: _outcome(books, 2, status="POSTED", reason=None), "a: version 3 should be ('REJECTED"),
     "an amount": (lambda books: _outcome(books, 1, amount=Decimal(51)), "the sum of the balances is"),
-    "no other side": (
-        lambda books: _write_c(books, *books.journal["c"][:4]),
-        "transfer 4 from c to b: its entries are",
-    ),
+    "a missing side": (lambda books: _write_c(books, *books.journal["c"][:4]), "transfer 4 from c to b: its entries a"),
     "one side posted, the other rejected": (
         lambda books: _outcome(books, 3, "c", status="POSTED", reason=None),
         "transfer 3 from c to b: its sides have different outcomes",

@@ -152,11 +152,8 @@ SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
 
 @pytest.mark.parametrize("name", TRANSACTION_TYPES)
 def test_a_request_has_the_fields_of_its_type(name: str) -> None:
-    [case] = [
-        each["then"]
-        for each in schema("outcome")["$defs"]["request"]["allOf"]
-        if each["if"]["properties"]["type"]["const"] == name
-    ]
+    cases = schema("outcome")["$defs"]["request"]["allOf"]
+    [case] = [each["then"] for each in cases if each["if"]["properties"]["type"]["const"] == name]
     fields = [field for field in msgspec.structs.fields(TRANSACTION_TYPES[name]) if field.name not in SHARED]
     assert set(case["properties"]) == {field.name for field in fields}
     assert set(case["required"]) == {field.name for field in fields if field.required}

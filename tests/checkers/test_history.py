@@ -77,15 +77,9 @@ def _post_twice(bank: Bank) -> None:
 
 PLANTED: dict[str, tuple[Callable[[Bank], object], str]] = {
     "a changed outcome": (lambda bank: bank.entry("a", 3, status="POSTED", reason=None), "a: 2 was JournalEntry("),
-    "an acknowledged message that wasn't posted": (
-        lambda bank: bank.remove("a", 2),
-        "acknowledged, but not in the journal of a: " + PAY,
-    ),
+    "no entry": (lambda bank: bank.remove("a", 2), f"acknowledged, but not in the journal of a: {PAY}"),
     "a message posted twice": (_post_twice, "a: the version grew by 4, for 3 new entries"),
-    "versions against the order of the messages": (
-        _swap,
-        "a: 3 was acknowledged before 2 was delivered, but 2 has the lower version, 3",
-    ),
+    "wrong versions": (_swap, "a: 3 was acknowledged before 2 was delivered, but 2 has the lower version, 3"),
 }
 
 

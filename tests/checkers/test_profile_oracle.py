@@ -62,7 +62,7 @@ CASES: dict[str, tuple[list[Write], dict[str, Any]]] = {
     "an object is one value": ([write("a.b", {"c": 1, "d": 2}, 1), write("a.b", {"c": 3}, 2)], {"a.b": {"c": 3}}),
     "an erasure, and what is later": ([write("a.b", 1, 1), write("a.c", 2, 3), erasure(2)], {"a.c": 2}),
     "of equal times the erasure": ([write("a.b", 1, 2), write("a.b.c", 2, 2), erasure(2)], {}),
-    "what was erased supersedes nothing": (
+    "the erased supersedes nothing": (
         [write("a.b", REMOVED, 2), write("a.b.c", 1, 3), erasure(2), write("a.d", 4, 1)],
         {"a.b.c": 1},
     ),

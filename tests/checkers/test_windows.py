@@ -92,10 +92,7 @@ PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
         lambda runs: runs.after[CHARGE]["windows_done"].remove(FIRST),
         f"{CHARGE}: window {FIRST} was done, but is no longer",
     ),
-    "a mismatch in sound books": (
-        lambda runs: runs.after[REPORT].update(mismatches=1),
-        f"{RECONCILE} for {FIRST} found [] in sound books",
-    ),
+    "a mismatch": (lambda runs: runs.after[REPORT].update(mismatches=1), f"{RECONCILE} for {FIRST} found [] in sound"),
     "an account charged twice": (
         lambda runs: runs.books.journal["b"].append(charged("b", "2026-03-02", "-again")),
         "b was charged 2 times for 2026-03-02",

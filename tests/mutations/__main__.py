@@ -102,9 +102,8 @@ def _run(
     for test in runner.broken:
         console.print(f"left out, for it is skipped, or fails without a mutant: {test}", markup=False)
 
-    table = Table(
-        Column("Module", overflow="fold"), "Mutants", "Killed", "Survivors, judged", "Survivors, new", title="Mutants"
-    )
+    columns = ("Mutants", "Killed", "Survivors, judged", "Survivors, new")
+    table = Table(Column("Module", overflow="fold"), *columns, title="Mutants")
     known = Counter(mutant.path for mutant in chosen if mutant.name in skipped)
     known += Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name in judged)
     killed = Counter(each.mutant.path for each in runner.results if each.killer)

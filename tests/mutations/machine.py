@@ -206,11 +206,8 @@ def _fingerprint(shared: bytes, path: Path, tests: Sequence[pytest.Item]) -> byt
 
 
 def _live_functions() -> list[FunctionType]:
-    return [
-        each
-        for each in gc.get_objects()
-        if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(PRODUCT)
-    ]
+    functions = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
+    return [each for each in functions if each.__code__.co_filename.startswith(PRODUCT)]
 
 
 def _change_imported(changed: Callable[[CodeType], CodeType]) -> None:

@@ -259,9 +259,7 @@ OPERATORS: dict[type[ast.AST], Operator] = {
         _with(node, ops=[*node.ops[:at], _SWAPPED[type(each)](), *node.ops[at + 1 :]])
         for at, each in enumerate(node.ops)
     ],
-    ast.BoolOp: lambda node: [
-        each[0] if len(each) == 1 else _with(node, values=each) for each in _without(node.values)
-    ],
+    ast.BoolOp: lambda node: [one[0] if len(one) == 1 else _with(node, values=one) for one in _without(node.values)],
     ast.UnaryOp: lambda node: [node.operand],
     ast.BinOp: _other_operator,
     ast.Constant: _constant,

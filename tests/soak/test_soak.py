@@ -100,9 +100,11 @@ class Soak:
                 pool.submit(send, self.bank.transactions, self.transactions),
                 pool.submit(send, self.bank.profiles, self.updates),
             ]
-            self.wait_until_drained(
-                lambda waiting: progressed(sent - waiting), lambda: all(each.done() for each in sending)
-            )
+
+            def all_sent() -> bool:
+                return all(each.done() for each in sending)
+
+            self.wait_until_drained(lambda waiting: progressed(sent - waiting), all_sent)
             for each in sending:
                 each.result()
 

@@ -35,9 +35,8 @@ class Stubbed:
     """A client with prepared answers, which records its requests. At the end all answers must have been used."""
 
     def __init__(self, service: str) -> None:
-        self.client: Any = boto3.client(
-            service, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
-        )
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        self.client: Any = boto3.client(service, region_name="us-east-1", **keys)
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self._stubber = Answers(self.client)
         self._prepared = 0

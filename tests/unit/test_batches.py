@@ -154,9 +154,8 @@ class Working:
         metrics = EphemeralMetrics(namespace="Orders", service="place_orders")
         queue = Queue(self.sqs.client, QUEUE_URL, DEAD_LETTER_URL, RETENTION_SECONDS, 900, MAXIMUM_WAITS)
         logger = Logger(service=f"worker-{uuid.uuid4()}", stream=log, level=log_level)
-        worker = QueueWorker(
-            decode, handle, disposition_of, queue, self.attempts, logger, metrics, self.tell, self.record
-        )
+        outside = (self.attempts, logger, metrics, self.tell, self.record)
+        worker = QueueWorker(decode, handle, disposition_of, queue, *outside)
         response = worker.process({"Records": list(records)}, context or Context())
         metrics.flush_metrics()
         self.batch, *self.lines = map(json.loads, log.getvalue().splitlines())

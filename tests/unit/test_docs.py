@@ -110,9 +110,8 @@ def test_the_table_of_metrics_is_what_the_functions_emit() -> None:
 
 def test_the_table_of_outputs_has_each_output() -> None:
     section = read("deploying").split("\n## Outputs\n")[1].split("\n## ")[0]
-    named = re.findall(
-        r"`(\w+)`", " ".join(row.split(" | ")[0] for row in section.splitlines() if row.startswith("| `"))
-    )
+    cells = [row.split(" | ")[0] for row in section.splitlines() if row.startswith("| `")]
+    named = re.findall(r"`(\w+)`", " ".join(cells))
     outputs = [name for name in TEMPLATE["Outputs"] if not name.endswith("LogGroupName")]
     assert sorted(name for name in named if not name.endswith("LogGroupName")) == sorted(outputs)
     assert {"ProcessTransactionsLogGroupName"} <= {*named} & TEMPLATE["Outputs"].keys()
@@ -124,9 +123,7 @@ def test_the_table_of_alarms_has_each_alarm_in_one_row() -> None:
     patterns = [pattern for column in first_columns for pattern in re.findall(r"`([\w*]+)`", column)]
     every = resources("AWS::CloudWatch::Alarm")
     for name in every:
-        named = [pattern for pattern in patterns if pattern == name] or [
-            pattern for pattern in patterns if fnmatch(name, pattern)
-        ]
+        named = [each for each in patterns if each == name] or [each for each in patterns if fnmatch(name, each)]
         assert len(named) == 1, name
     assert [pattern for pattern in patterns if not any(fnmatch(name, pattern) for name in every)] == []
     assert f"creates {len(every)} alarms" in section

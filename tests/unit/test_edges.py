@@ -45,13 +45,8 @@ HASHES = {
 
 
 def test_a_payload_has_the_hashes_that_records_have_already() -> None:
-    payload = {
-        "map": {"b": 1, 2: "a"},
-        "list": [0, Decimal("-120.50"), 1e300],
-        "set": {"a", 1},
-        "bytes": b"a",
-        "time": AS_OF,
-    }
+    payload = {"map": {"b": 1, 2: "a"}, "list": [0, Decimal("-120.50"), 1e300], "set": {"a", 1}}
+    payload |= {"bytes": b"a", "time": AS_OF}
     assert field_hashes("pay#p-1", payload) == HASHES
 
 
@@ -105,10 +100,7 @@ def test_the_clocks_of_a_map_are_where_items_have_them_already() -> None:
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        (
-            MapEntry(("a", "b"), 1, datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))),
-            "years 1 and 9999 in UTC",
-        ),
+        (MapEntry(("a", "b"), 1, datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))), "years 1 and 9999 in UT"),
         (MapEntry(("a", 1), 1, AS_OF), "expected the names of an attribute and of an entry"),  # type: ignore[arg-type]
     ],
 )
@@ -178,9 +170,8 @@ def test_an_items_bytes_are_counted_as_an_upper_bound_if_it_is_unseen_and_else_e
     full = update(unseen, MAXIMUM_UPSERTED_BYTES - new + 1)
     assert (full.added, full.values[ITEM_BYTES,] > after) == ({}, True)
     assert ITEM_BYTES in repr(full.condition)
-    assert update(lambda edit: edit.put(("a", "y"), "abc"), 7).added == {
-        ITEM_BYTES: new - 2 - len(time_text(AS_OF)) - 17
-    }
+    put = update(lambda edit: edit.put(("a", "y"), "abc"), 7)
+    assert put.added == {ITEM_BYTES: new - 2 - len(time_text(AS_OF)) - 17}
     assert update(lambda edit: edit.put(("a", "y"), "abc"), None).added == {}
 
 
@@ -256,13 +247,9 @@ def test_a_map_that_is_set_whole_takes_later_changes() -> None:
 
 
 def test_an_erasure_takes_what_it_supersedes_along() -> None:
-    late, same, unclocked = (
-        MapEntry(("a", name), 1, as_of) for name, as_of in (("l", LATER), ("s", AS_OF), ("u", None))
-    )
-    assert in_requests_from_any_on([late, same, erasure(AS_OF), unclocked]) == [
-        [erasure(AS_OF), same],
-        [late, unclocked],
-    ]
+    late, same, unclocked = (MapEntry(("a", name), 1, at) for name, at in (("l", LATER), ("s", AS_OF), ("u", None)))
+    requests = in_requests_from_any_on([late, same, erasure(AS_OF), unclocked])
+    assert requests == [[erasure(AS_OF), same], [late, unclocked]]
     assert in_requests_from_any_on([erasure(AS_OF), late]) == [[erasure(AS_OF)], [late]]
     assert in_requests_from_any_on([late]) == [[late]]
 

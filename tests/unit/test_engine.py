@@ -133,10 +133,10 @@ def test_an_update_sees_the_item_as_it_was(client: Any, expression: dict[str, An
 
 
 def _sorted(item: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: {kind: sorted(each) if kind == "SS" else each for kind, each in value.items()}
-        for name, value in item.items()
-    }
+    def in_order(value: dict[str, Any]) -> dict[str, Any]:
+        return {kind: sorted(each) if kind == "SS" else each for kind, each in value.items()}
+
+    return {name: in_order(value) for name, value in item.items()}
 
 
 def nested(levels: int) -> Any:
@@ -296,9 +296,8 @@ def test_units_are_those_of_the_published_rules(
         text = request_["UpdateExpression"].replace("at ", "#at ")
         request_ = request_ | {"UpdateExpression": text, "ExpressionAttributeValues": {":v": {"N": "2"}}}
         request_ |= {"ExpressionAttributeNames": {"#at": "at"}} if "#at" in text else {}
-    consumed = getattr(client, call)(TableName="Orders", ReturnConsumedCapacity="INDEXES", **request_)[
-        "ConsumedCapacity"
-    ]
+    answer = getattr(client, call)(TableName="Orders", ReturnConsumedCapacity="INDEXES", **request_)
+    consumed = answer["ConsumedCapacity"]
     of_indexes = consumed.get("GlobalSecondaryIndexes", {})
     expected = 2 if call == "update_item" else table_units
     assert consumed["Table"]["CapacityUnits"] == expected

@@ -139,9 +139,8 @@ def test_the_manifest_has_the_numbers_the_sums_and_the_hashes(exported: Exported
     assert rows["journal"] > 200
     assert rows["holds"] == sum(len(account.open_holds) for account in exported.books.accounts.values())
     assert (manifest["unreadable"], manifest["inexact"], manifest["until"]) == (0, 0, UNTIL)
-    assert set(manifest["files"]) == {
-        str(path.relative_to(exported.directory)) for path in exported.directory.rglob("*-?.*")
-    }
+    paths = exported.directory.rglob("*-?.*")
+    assert set(manifest["files"]) == {str(path.relative_to(exported.directory)) for path in paths}
     assert json.loads((exported.directory / "manifest.json").read_text()) == manifest
 
 
@@ -257,11 +256,8 @@ def balances(exported: Exported) -> list[tuple[Any, ...]]:
 
 
 def above(exported: Exported) -> list[tuple[Any, ...]]:
-    found = [
-        entry
-        for entry in between(exported, SOME)
-        if abs(entry.outcome.amount) >= 200 and entry.outcome.currency == "EUR"
-    ]
+    euros = [entry for entry in between(exported, SOME) if entry.outcome.currency == "EUR"]
+    found = [entry for entry in euros if abs(entry.outcome.amount) >= 200]
     found.sort(key=lambda e: (-abs(e.outcome.amount), e.account_id, e.outcome.account_version))
     return [(e.account_id, e.outcome.account_version, e.transaction_id, f"{e.outcome.amount:f}") for e in found]
 
@@ -337,10 +333,8 @@ def reconciliation(exported: Exported) -> list[tuple[Any, ...]]:
     moved = [e for e in exported.entries if e.account_id == "b" and e.outcome.amount]
     rows = {e.transaction_id: e.outcome.amount for e in moved}
     less, other, twice = list(rows)[2:5]
-    in_file = {name: amount for name, amount in rows.items() if name != less} | {
-        other: Decimal("0.01"),
-        "x": Decimal(3),
-    }
+    in_file = {name: amount for name, amount in rows.items() if name != less}
+    in_file |= {other: Decimal("0.01"), "x": Decimal(3)}
     lines = [f"{name},{amount:f}" for name, amount in [*in_file.items(), (twice, rows[twice])]]
     (exported.directory / "bank.csv").write_text("\n".join(["reference,amount", *lines, ""]))
     wrong = {less: (None, rows[less]), other: (Decimal("0.01"), rows[other]), "x": (Decimal(3), None)}
@@ -404,9 +398,8 @@ def test_a_damaged_item_is_counted_and_left_out(
     items = items_of(books, list(books.entries))
 
     def damaged(name: str, segment: int) -> Iterator[bytes]:
-        return (
-            json.dumps(json.loads(item) | (changes if name == table else {})).encode() for item in items(name, segment)
-        )
+        more = changes if name == table else {}
+        return (json.dumps(json.loads(item) | more).encode() for item in items(name, segment))
 
     manifest = export_to(tmp_path, State("a stack", UNTIL), damaged)
     assert (manifest["unreadable"], manifest["rows"]["accounts"] + manifest["rows"]["journal"]) == (1, 1)

@@ -93,13 +93,8 @@ def what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails(
 def a_key_of_kms_is_used_if_one_is_given(resources: Resources, given: dict[str, str]) -> Iterator[str]:
     for name, each in resources.items():
         uses = "KmsKeyArn" in json.dumps(each["Properties"])
-        encrypted = each["Type"] in (
-            *KEPT,
-            "AWS::Events::EventBus",
-            "AWS::Events::Archive",
-            "AWS::IAM::Role",
-            "AWS::Backup::BackupVault",
-        )
+        more = ("Events::EventBus", "Events::Archive", "IAM::Role", "Backup::BackupVault")
+        encrypted = each["Type"] in (*KEPT, *(f"AWS::{kind}" for kind in more))
         own = each["Type"] == "AWS::SQS::QueuePolicy" or name == "BusDeadLetterQueue"  # that takes what the key doesn't
         if uses != ("KmsKeyArn" in given and encrypted and not own):
             yield f"{name}: uses a key, or doesn't, unlike what is given"
@@ -206,16 +201,8 @@ PLANTED = {
     "F5, settings": ("AllProperties: true", "AllProperties: false", "a changed setting publishes no version"),
     "F5, a URL": ("      Qualifier: live\n", "", "calls the newest code"),
     "F5, callers": ("Function.Arn}:live", "Function.Arn}", "lets call the newest code"),
-    "F6": (
-        QUEUE,
-        QUEUE.replace("RetainExceptOnCreate", "Retain"),
-        "Queue: expected ('RetainExceptOnCreate', 'Retain')",
-    ),
-    "F7": (
-        f"{POLICY}        DeletionPolicy: !If [IsProd, RetainExceptOnCreate, Delete]\n",
-        POLICY,
-        "QueuesPolicy: expected",
-    ),
+    "F6": (QUEUE, QUEUE.replace("RetainExceptOnCreate", "Retain"), "Queue: expected ('RetainExceptOnCreate', 'Retai"),
+    "F7": (f"{POLICY}        DeletionPolicy: !If [IsProd, RetainExceptOnCreate, Delete]\n", POLICY, "QueuesPolicy: "),
     "F9": ('{ Ref: !Sub "${Function}Function" }', '!Sub "${Function}Function${Stage}"', "may leave it unresolved"),
     "F10": ('!Equals [!Ref BatchWindowSeconds, "0"]', "!Equals [!Ref BatchWindowSeconds, 0]", "compared to a number"),
     "F12": ("SSEEnabled: !If [HasKey, true, false]", "SSEEnabled: true", "AWS's managed key costs its requests"),

@@ -82,10 +82,8 @@ def refusal(item: Item | None) -> tuple[int, dict[str, Any]]:
 
 
 def cancellation(*items: Item | None) -> tuple[int, dict[str, Any]]:
-    reasons = [
-        {"Code": "None"} if item is None else {"Code": "ConditionalCheckFailed", "Item": to_dynamodb(item)}
-        for item in items
-    ]
+    failed = [None if item is None else {"Item": to_dynamodb(item)} for item in items]
+    reasons = [{"Code": "ConditionalCheckFailed"} | each if each else {"Code": "None"} for each in failed]
     return error("TransactionCanceledException", Message="Transaction cancelled", CancellationReasons=reasons)
 
 

@@ -89,7 +89,7 @@ LATER = {
     "a debit before midnight there": ([DAILY, SPENT, "2026-03-28T22:59", spend(41)], "day 40"),
     "a debit at midnight there": ([DAILY, SPENT, "2026-03-28T23:00", spend(100)], None),
     "a debit at midnight there, in summer": (["2026-03-29T21:58", DAILY, SPENT, "2026-03-29T22:00", spend(100)], None),
-    "a debit at midnight there, off the hour": (
+    "a debit at midnight there, half an hour off": (
         ["2026-03-28T01:00", setting(DAY | ST_JOHNS), SPENT, "2026-03-28T02:30", spend(100)],
         None,
     ),
@@ -113,10 +113,7 @@ LATER = {
     "a reversal of a credit, beyond a limit of debits": ([payment("t-1", 200), DAILY, reverse("t")], None),
     "a reversal of a reversal": ([DAILY, SPENT, reverse(), AGAIN, reverse("t", of_transaction_id="r-1")], "day 40"),
     "a debit after a new amount": ([DAILY, SPENT, setting(DAY | {"amount": 200}, number=2), spend(141)], "day 140"),
-    "a debit after another time zone": (
-        [DAILY, SPENT, setting(DAY | {"time_zone": "UTC"}, number=2), spend(100)],
-        None,
-    ),
+    "a debit in another time zone": ([DAILY, SPENT, setting(DAY | {"time_zone": "UTC"}, number=2), spend(100)], None),
     "a debit after the end of the limit": ([DAILY, setting(number=2), spend(999)], None),
     "a debit of more than is available, too": ([DAILY, spend(1001)], "OVERDRAFT_LIMIT"),
     "a debit on a frozen account": ([DAILY, FREEZE, spend(101)], "ACCOUNT_FROZEN"),
@@ -125,7 +122,7 @@ LATER = {
         [DAILY, payment("t-1", -50, forced=True), payment("t-2", -100), reverse(), spend(1)],
         "day 0",
     ),
-    "a debit after interest": (
+    "after interest": (
         [set_limit(limit=-999), rate(), payment("a", -1900), DAILY, "2026-05-01", LATE, spend(82)],
         None,
     ),

@@ -80,9 +80,8 @@ def lines() -> dict[tuple[str, str], list[dict[str, Any]]]:
     """The lines that Lambda sends to the log of an invocation, by case. A line without a level counts as INFO."""
     asked = json.dumps([(folder, environment_of(folder, level)) for folder, level in CASES])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path])}
-    ran = subprocess.run(
-        [sys.executable, "-c", IN_FORKS, asked], env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", IN_FORKS, asked]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert not ran.returncode, ran.stderr
     order = ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -95,15 +94,11 @@ def lines() -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def metrics_of(lines_of_case: list[dict[str, Any]]) -> set[str]:
-    directives = [
-        directive for line in lines_of_case if "_aws" in line for directive in line["_aws"]["CloudWatchMetrics"]
-    ]
+    directives = [each for line in lines_of_case if "_aws" in line for each in line["_aws"]["CloudWatchMetrics"]]
     return {metric["Name"] for directive in directives for metric in directive["Metrics"]}
 
 
-CASES = dict.fromkeys(
-    [*(("process_transactions", level) for level in LEVELS), *((folder, "ERROR") for folder in FOLDERS)]
-)
+CASES = [*(("process_transactions", level) for level in LEVELS), *((folder, "ERROR") for folder in FOLDERS)]
 
 
 def test_no_log_level_silences_a_metric_and_lines_are_those_of_the_level_with_times_that_lambda_reads() -> None:

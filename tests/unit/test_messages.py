@@ -68,10 +68,7 @@ BODIES = {
     "a field twice": (transaction_body()[:-1] + ', "amount": -9}', "amount: expected it once"),
     "a field twice, spelled otherwise": (transaction_body()[:-1] + ', "amoun\\u0074": -9}', "amount: expected it once"),
     "a name in metadata twice": (transaction_body(metadata='{"shop": "a", "shop": "b"}'), "shop: expected it once"),
-    "an escaped surrogate": (
-        transaction_body(description='"\\ud800"'),
-        "body: expected JSON; Input data was truncated",
-    ),
+    "a surrogate": (transaction_body(description='"\\ud800"'), "body: expected JSON; Input data was truncated"),
 }
 
 

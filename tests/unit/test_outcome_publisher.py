@@ -104,10 +104,8 @@ def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
 
 
 KEY = {"account_id": {"S": "alice"}, "transaction_id": {"S": "t-2"}}
-OLD, NEW = (
-    KEY | {"amount": {"N": "1"}, "status": {"S": "POSTED"}},
-    KEY | {"amount": {"N": "1000000"}, "x": {"B": "eA=="}},
-)
+OLD = KEY | {"amount": {"N": "1"}, "status": {"S": "POSTED"}}
+NEW = KEY | {"amount": {"N": "1000000"}, "x": {"B": "eA=="}}
 
 
 def changed(*records: dict[str, Any]) -> list[ChangedEntry]:

@@ -194,10 +194,8 @@ def republish(version: int) -> dict[str, Any]:
     return {"republish": {"account_id": "a", "from_version": version, "to_version": 9}}
 
 
-BATCH = {
-    "approximateArrivalOfFirstRecord": "2026-02-28T11:00:00.000Z",
-    "approximateArrivalOfLastRecord": "2026-02-28T11:20:00.000Z",
-}
+ARRIVED = "approximateArrivalOf{}Record"
+BATCH = {ARRIVED.format("First"): "2026-02-28T11:00:00.000Z", ARRIVED.format("Last"): "2026-02-28T11:20:00.000Z"}
 AROUND = {"republish": {"from": "2026-02-28T10:45:00+00:00", "to": "2026-02-28T11:35:00+00:00"}}
 REPUBLISHES = "RepublishOutcomesFunctionName"
 OUTCOMES, JOBS = QueueName.OUTCOMES, QueueName.JOBS
@@ -210,9 +208,7 @@ GIVEN_UP = {"version": "1.0", "DDBStreamBatchInfo": BATCH}
     [
         pytest.param(OUTCOMES, republish(1), [published(republish(4)), published()], AGAIN, id="until nothing is left"),
         pytest.param(OUTCOMES, GIVEN_UP, [published()], [(REPUBLISHES, AROUND)], id="a batch, and around it"),
-        pytest.param(
-            OUTCOMES, GIVEN_UP, [Killed(), published()], [(REPUBLISHES, AROUND)] * 2, id="again, after a kill"
-        ),
+        pytest.param(OUTCOMES, GIVEN_UP, [Killed(), published()], [(REPUBLISHES, AROUND)] * 2, id="after a kill"),
     ],
 )
 def test_the_function_of_a_letter_is_invoked(queue: QueueName, body: Any, answers: list[Any], invoked: Any) -> None:

@@ -31,12 +31,8 @@ def found(account: Account, entries: Sequence[JournalEntry], now: datetime = AT)
     return [f"{each.what}: {each.sentence}" for each in mismatches(account, entries, now)]
 
 
-FULL = replace(
-    payment(5),
-    description="Rent for March",
-    metadata={"shop": "green"},
-    occurred_at=datetime(2026, 1, 1, 9, tzinfo=UTC),
-)
+OCCURRED_AT = datetime(2026, 1, 1, 9, tzinfo=UTC)
+FULL = replace(payment(5), description="Rent for March", metadata={"shop": "green"}, occurred_at=OCCURRED_AT)
 
 
 def test_an_entry_in_another_currency_than_its_account_is_found() -> None:

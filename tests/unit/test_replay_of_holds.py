@@ -39,10 +39,7 @@ EXTREME = messages_of(*WHOSE, exact_numbers(), exact_numbers().map(lambda number
 
 def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.SearchStrategy[list[TransactionMessage]]:
     """Messages of ids of their own, after the openings of two accounts, one of a currency without minor units."""
-    openings: list[TransactionMessage] = [
-        opening(limit, currency="XAU", account_id="alice"),
-        opening(limit, currency="XAU", account_id="bob"),
-    ]
+    openings: list[TransactionMessage] = [opening(limit, "XAU", account_id=name) for name in ("alice", "bob")]
     return that_refer(st.lists(messages, max_size=40).map(numbered)).map(lambda day: openings + day)
 
 

@@ -25,9 +25,8 @@ from tests.support.samples import ALICE, BOB, alice, bob
 def test_a_balance_is_out_of_range_exactly_when_dynamodb_could_not_hold_it(balance: Decimal, amount: Decimal) -> None:
     account = replace(ALICE, balance=balance, overdraft_limit=Decimal("-9.99e125"))
     decision = moved(account, normalized(amount))
-    assert (decision.reason is RejectionReason.BALANCE_OUT_OF_RANGE) == (
-        not fits_dynamodb(Fraction(balance) + Fraction(amount))
-    )
+    fits = fits_dynamodb(Fraction(balance) + Fraction(amount))
+    assert (decision.reason is RejectionReason.BALANCE_OUT_OF_RANGE) != fits
 
 
 def checked(*effects: tuple[Account, str], is_forced: bool = False) -> None:
@@ -67,9 +66,8 @@ def test_interest_that_was_due_may_be_charged_below_the_limit_and_not_a_cent_mor
 
 
 def test_a_stand_in_has_what_never_changes_and_takes_every_amount_unless_it_rejects() -> None:
-    stand_in, closed, frozen = (
-        StandIn.of(alice(decimal_places=0), rejects) for rejects in (None, "ACCOUNT_CLOSED", "ACCOUNT_FROZEN")
-    )
+    account = alice(decimal_places=0)
+    stand_in, closed, frozen = (StandIn.of(account, each) for each in (None, "ACCOUNT_CLOSED", "ACCOUNT_FROZEN"))
     assert (stand_in.balance, stand_in.version, stand_in.decimal_places) == (0, 0, 0)
     assert [each.status for each in (stand_in, closed, frozen)] == ["OPEN", "CLOSED", "OPEN"]
     assert moved_whatever_the_limit(stand_in, Decimal(-5)).amount == -5

@@ -55,6 +55,9 @@ def test_a_failure_on_the_way_says_what_was_published_and_how_to_go_on() -> None
         again(Function({"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a' has been opened"}}))
 
 
+MIDNIGHT = "2026-11-22T00:00:00+00:00"
+
+
 @pytest.mark.parametrize(
     ("arguments", "fields"),
     [
@@ -62,10 +65,7 @@ def test_a_failure_on_the_way_says_what_was_published_and_how_to_go_on() -> None
         (("a", "3", "7"), {"account_id": "a", "from_version": 3, "to_version": 7}),
         (("a", None, "7"), {"account_id": "a", "to_version": 7}),
         (("a", "2026-11-21", None), {"account_id": "a", "from": "2026-11-21T00:00:00+00:00"}),
-        (
-            (None, "2026-11-21T20:30:00+01:00", "2026-11-22"),
-            {"from": "2026-11-21T19:30:00+00:00", "to": "2026-11-22T00:00:00+00:00"},
-        ),
+        ((None, "2026-11-21T20:30:00+01:00", "2026-11-22"), {"from": "2026-11-21T19:30:00+00:00", "to": MIDNIGHT}),
     ],
 )
 def test_a_range_is_of_versions_or_of_times(arguments: Any, fields: dict[str, Any]) -> None:

@@ -37,11 +37,8 @@ def test_only_the_operator_prints() -> None:
 
 def is_harmless(printed: str) -> bool:
     texts = printed.split("\n")
-    return (
-        "FORGED" in printed
-        and all(text.isprintable() for text in texts)
-        and not any(text.strip(" |-").startswith("FORGED") for text in texts)
-    )
+    is_forged = any(text.strip(" |-").startswith("FORGED") for text in texts)
+    return "FORGED" in printed and all(map(str.isprintable, texts)) and not is_forged
 
 
 def _table() -> Any:

@@ -197,13 +197,13 @@ def test_quotas_are_held_against_what_the_parameters_allow_and_topics_are_asked_
     assert step.measured[1].startswith("8 throttled requests to tables")
 
 
+SECURE = "aws:SecureTransport"
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (
-            {"Principal": {"AWS": "*"}, "Action": ["sqs:*"], "Condition": {"Bool": {"aws:SecureTransport": "false"}}},
-            None,
-        ),
+        ({"Principal": {"AWS": "*"}, "Action": ["sqs:*"], "Condition": {"Bool": {SECURE: "false"}}}, None),
         ({"Effect": "Allow"}, "Q.Policy.TlsOnly.Effect: expected Deny, got Allow"),
         ({"Resource": "arn:aws:sqs:::other"}, "Q.Policy.TlsOnly.Resource: expected *, got arn:aws:sqs:::other"),
         ({"Condition": {}}, "Q.Policy.TlsOnly.Condition.Bool.aws:SecureTransport: expected False, got nothing"),

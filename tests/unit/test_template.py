@@ -73,9 +73,8 @@ def test_every_folder_of_functions_is_a_function_of_the_template() -> None:
 def test_a_function_has_every_layer_in_the_order_of_imports() -> None:
     layers = resources("AWS::Serverless::LayerVersion")
     assert TEMPLATE["Globals"]["Function"]["Layers"] == [{"Ref": name} for name in layers]
-    assert {layer["ContentUri"] for layer in layers.values()} == {
-        f"layers/{path.parent.name}" for path in (PROJECT / "layers").glob("*/Makefile")
-    }
+    makefiles = (PROJECT / "layers").glob("*/Makefile")
+    assert {layer["ContentUri"] for layer in layers.values()} == {f"layers/{path.parent.name}" for path in makefiles}
     assert not [name for name, function in FUNCTIONS.items() if "Layers" in function]
 
 
@@ -221,9 +220,8 @@ def alarms(metric_name: str, **parameters: str) -> list[dict[str, Any]]:
 
 
 def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> None:
-    dead = {
-        queue["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"] for queue in QUEUES.values() if "RedrivePolicy" in queue
-    }
+    redriven = [queue["RedrivePolicy"] for queue in QUEUES.values() if "RedrivePolicy" in queue]
+    dead = {policy["deadLetterTargetArn"]["GetAtt"] for policy in redriven}
     dead |= {schedule["Target"]["DeadLetterConfig"]["Arn"]["GetAtt"] for schedule in SCHEDULES.values()}
     dead |= {source["DestinationConfig"]["OnFailure"]["Destination"]["GetAtt"] for _, source in STREAMS.values()}
     [bus] = resources("AWS::Events::EventBus").values()
@@ -281,10 +279,8 @@ def test_the_functions_that_publish_do_so_on_the_stacks_own_bus_and_an_archive_o
     assert list(publishing.values()) == [{"Ref": name}] * 3
     assert TEMPLATE["Outputs"]["OutcomesBusName"] == {"Value": {"Ref": name}}
     [archive] = resources("AWS::Events::Archive", OutcomesArchiveDays="30").values()
-    assert (archive["SourceArn"], archive["RetentionDays"]) == (
-        {"GetAtt": f"{name}.Arn"},
-        {"Ref": "OutcomesArchiveDays"},
-    )
+    assert archive["SourceArn"] == {"GetAtt": f"{name}.Arn"}
+    assert archive["RetentionDays"] == {"Ref": "OutcomesArchiveDays"}
     assert not resources("AWS::Events::Archive")
 
 

@@ -367,7 +367,10 @@ def test_each_leg_keeps_to_the_decimals_of_its_own_account() -> None:
     accounts = [replace(HELD, decimal_places=1), replace(BOB, decimal_places=1), replace(CAROL, decimal_places=2)]
     with pytest.raises(InvalidMessage, match=r"^legs: 1: amount: 2 decimals, expected at most 1, as many as EUR has$"):
         decide(finer, *accounts)
-    assert {each.reason for each in decide(finer, accounts[0], replace(BOB, decimal_places=2), accounts[2])} == {None}
+    others = (replace(BOB, decimal_places=2), accounts[2])
+    assert {each.reason for each in decide(finer, accounts[0], *others)} == {None}
+    with pytest.raises(InvalidMessage, match=r"^amount: 1 decimals, expected at most 0"):
+        decide(finer, replace(accounts[0], decimal_places=0), *others)
 
 
 SOURCES = {
