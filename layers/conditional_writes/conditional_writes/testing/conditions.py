@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from conditional_writes.testing.errors import invalid
-from conditional_writes.testing.expressions import Names, Parser, Path, shown
+from conditional_writes.testing.expressions import REDUNDANT, Names, Parser, Path, shown
 from conditional_writes.testing.placeholders import Placeholders
 from conditional_writes.testing.values import Item, Value, kind_of, scalar
 
@@ -64,7 +64,7 @@ class Size(NamedTuple):
     def check(self, refuse: Refuse, given: Placeholders) -> None:
         kind = _kind(self.of, given)
         if kind in {"N", "BOOL", "NULL"}:
-            _refuse_operand(refuse, "operator or function: size", kind)
+            _refuse_operand(refuse, "size", kind)
 
 
 _IN_ORDER: dict[str, Callable[[Any, Any], object]] = {
@@ -94,7 +94,7 @@ class Compared(NamedTuple):
             _check_operand(operand, refuse, given)
             kind = _kind(operand, given)
             if self.operator not in {"=", "<>"} and kind and kind not in ORDERED:
-                _refuse_operand(refuse, f"operator: {self.operator}", kind)
+                _refuse_operand(refuse, self.operator, kind)
 
 
 def ordered(comparison: str, one: Value | None, other: Value | None) -> bool:
@@ -116,11 +116,13 @@ class Between(NamedTuple):
         )
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
+        for bound in (self.lowest, self.highest):
+            _check_distinct(refuse, "BETWEEN", self.one, bound, given)
         for operand in self:
             _check_operand(operand, refuse, given)
             kind = _kind(operand, given)
             if kind and kind not in ORDERED:
-                _refuse_operand(refuse, "operator: BETWEEN", kind)
+                _refuse_operand(refuse, "BETWEEN", kind)
         if not isinstance(self.lowest, Given) or not isinstance(self.highest, Given):
             return
         lowest, highest = given.values[self.lowest.name], given.values[self.highest.name]
@@ -172,14 +174,13 @@ class Function(NamedTuple):
             _check_operand(operand, refuse, given)
         if len(self.operands) == 2:
             _check_distinct(refuse, self.name, *self.operands, given)
-        called = f"operator or function: {self.name}"
         if self.name.startswith("attribute_") and self.name != "attribute_type":
             if not isinstance(self.operands[0], Attribute):
-                refuse(f"Operator or function requires a document path; {called}")
+                refuse(f"Operator or function requires a document path; operator or function: {self.name}")
         elif self.name == "begins_with":
             for kind in (_kind(operand, given) for operand in self.operands):
                 if kind and kind not in {"S", "B"}:
-                    _refuse_operand(refuse, called, kind)
+                    _refuse_operand(refuse, self.name, kind)
         elif self.name == "attribute_type":
             self._check_type(refuse, given)
 
@@ -187,8 +188,7 @@ class Function(NamedTuple):
         named = self.operands[1]
         found = _kind(named, given)
         if found != "S":
-            called = f"operator or function: {self.name}"
-            _refuse_operand(refuse, called, found or "{NS,SS,L,BS,N,M,B,BOOL,NULL,S}")
+            _refuse_operand(refuse, self.name, found or "{NS,SS,L,BS,N,M,B,BOOL,NULL,S}")
         value = named.value({}, given)
         if value is not None and value["S"] not in TYPES:
             refuse(f"Invalid attribute type name found; type: {value['S']}, valid types: {{{','.join(TYPES)}}}")
@@ -269,7 +269,7 @@ def _check_distinct(refuse: Refuse, called: str, one: Operand, other: Operand, g
 
 
 def _refuse_operand(refuse: Refuse, called: str, kind: str) -> None:
-    refuse(f"Incorrect operand type for operator or function; {called}, operand type: {kind}")
+    refuse(f"Incorrect operand type for operator or function; operator or function: {called}, operand type: {kind}")
 
 
 def _shown(value: Value) -> str:
@@ -339,6 +339,7 @@ def _not(parser: Parser) -> Condition:
 
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+FUNCTIONS_OF_UPDATES = {"if_not_exists", "list_append"}
 FUNCTIONS = {
     "attribute_exists": 1,
     "attribute_not_exists": 1,
@@ -356,11 +357,11 @@ def _single(parser: Parser) -> Condition:
         condition = _any(parser)
         is_closed_twice = is_doubled and parser.ahead(-1) == ")" and parser.next == ")"
         if is_closed_twice and _wraps_all(parser):
-            parser.refuse("The expression has redundant parentheses;")
+            parser.refuse(REDUNDANT)
         parser.expect(")")
         return condition
     one = _operand(parser)
-    if isinstance(one, Function):
+    if isinstance(one, Function) and parser.next.upper() not in {*COMPARISONS, "BETWEEN", "IN"}:
         return one
     if parser.takes("BETWEEN"):
         parser.operator()
@@ -412,10 +413,7 @@ def _list_of_in(parser: Parser) -> tuple[Operand, ...]:
         operands.append(_plain_operand(parser))
     parser.expect(")")
     if len(operands) > MAXIMUM_IN:
-        parser.refuse(
-            "Too many operands provided in the list for the operator IN;"
-            f" operator: IN, maximum number of operands: 100, number of operands: {len(operands)}"
-        )
+        parser.refuse(f"The IN operator is provided with too many operands; number of operands: {len(operands)}")
     return tuple(operands)
 
 
@@ -432,21 +430,19 @@ def _plain(parser: Parser, operand: "Operand | Function") -> Operand:
 def _operand(parser: Parser) -> "Operand | Function":
     if parser.takes("("):
         if parser.next == "(":
-            parser.refuse("The expression has redundant parentheses;")
+            parser.refuse(REDUNDANT)
         operand = _operand(parser)
         parser.expect(")")
         return operand
     if parser.is_value():
         return Given(parser.value())
-    if parser.ahead(1) == "(" and not parser.next.startswith("#") and (parser.next[0].isalpha()):
+    if parser.is_call():
         return _function(parser)
     return Attribute(parser.path())
 
 
 def _function(parser: Parser) -> "Operand | Function":
     name = parser.take()
-    if name.upper() in {"AND", "OR", "NOT", "IN", "BETWEEN"}:
-        parser.refuse_token()
     parser.operator()
     operands = []
     parser.expect("(")
@@ -454,6 +450,8 @@ def _function(parser: Parser) -> "Operand | Function":
     while parser.takes(","):
         operands.append(_plain_operand(parser))
     parser.expect(")")
+    if name in FUNCTIONS_OF_UPDATES:
+        parser.refuse(f"The function is not allowed in a condition expression; function: {name}")
     if name not in FUNCTIONS:
         parser.refuse(f"Invalid function name; function: {name}")
     if len(operands) != FUNCTIONS[name]:

@@ -95,7 +95,7 @@ def _inner(shape: Any) -> Check | None:
 
 def _of_structure(shape: Any) -> Check | None:
     required = shape.required_members
-    checks = {name: check for name, member in shape.members.items() if (check := _of(member))}
+    checks = {name: of_member for name, member in shape.members.items() if (of_member := _of(member))}
     if not required and not checks:
         return None
 

@@ -11,8 +11,12 @@ MAXIMUM_OPERATORS = 300
 MAXIMUM_ELEMENTS = 32
 LARGEST_NUMBER = 2**31 - 1
 """Of a list's element."""
+REDUNDANT = "The expression has redundant parentheses;"
 _END = "<EOF>"
-_TOKEN = re.compile(r"\s*(?:([#:]?[A-Za-z0-9_]+)|(<=|>=|<>|[=<>(),.\[\]+-])|(\S))", re.ASCII)
+_TOKEN = re.compile(r"[#:][A-Za-z0-9_]+|[A-Za-z][A-Za-z0-9_]*|0|[1-9][0-9]*|<=|>=|<>|[^ \t\r\n]")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_GRAMMAR = {"ADD", "AND", "BETWEEN", "DELETE", "IN", "NOT", "OR", "REMOVE", "SET"}
+"""Words that are no attribute's name wherever they stand, reserved or not."""
 
 type Element = str | int
 """Of a path: an attribute's name, its placeholder as in `#name`, or the number of a list's element."""
@@ -31,23 +35,14 @@ class Parser:
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind, self.used = kind, Names({}, {})
-        if not text.strip():
+        if not text:
             self.refuse("The expression can not be empty;")
         if len(text.encode()) > MAXIMUM_BYTES:
             self.refuse(f"Expression size has exceeded the maximum allowed size; expression size: {len(text.encode())}")
-        self._tokens, self._spans = [], []
+        found = list(_TOKEN.finditer(text))
+        self._tokens = [*(match[0] for match in found), _END]
+        self._spans = [*(match.span() for match in found), (len(text), len(text))]
         self._text, self._at, self._operators = text, 0, 0
-        for match in _TOKEN.finditer(text.rstrip()):
-            if match[3]:
-                self._tokens.append(match[3])
-                self._spans.append(match.span(3))
-                self._at = len(self._tokens) - 1
-                self.refuse_token()
-            self._tokens.append(match[1] or match[2])
-            self._spans.append(match.span(1 if match[1] else 2))
-        self._tokens.append(_END)
-        self._spans.append((len(text), len(text)))
-        self._at = 0
 
     def refuse(self, why: str) -> NoReturn:
         raise invalid(f"Invalid {self.kind}: {why}")
@@ -92,13 +87,10 @@ class Parser:
         """Counts an operator or a function."""
         self._operators += 1
         if self._operators > MAXIMUM_OPERATORS:
-            self.refuse(
-                "The expression contains too many operators or functions;"
-                f" operator and function count: {self._operators}, maximum operators and functions allowed: 300"
-            )
+            self.refuse(f"The expression contains too many operators; operator count: {self._operators}")
 
     def is_value(self) -> bool:
-        return self.next.startswith(":")
+        return len(self.next) > 1 and self.next[0] == ":"
 
     def value(self) -> str:
         """A value's placeholder."""
@@ -106,6 +98,13 @@ class Parser:
             self.refuse_token()
         self.used.values.setdefault(self.next)
         return self.take()
+
+    def is_call(self) -> bool:
+        """Whether a function's name is next."""
+        return self._is_word() and self.ahead(1) == "("
+
+    def _is_word(self) -> bool:
+        return bool(_WORD.fullmatch(self.next)) and self.next.upper() not in _GRAMMAR
 
     def path(self) -> Path:
         elements: list[Element] = [self._name()]
@@ -123,7 +122,7 @@ class Parser:
 
     def _number(self) -> int:
         """The number of a list's element."""
-        if not self.next.isdecimal() or (self.next[0] == "0" and self.next != "0"):
+        if not (self.next.isascii() and self.next.isdecimal()):
             self.refuse_token()
         number = int(self.take())
         if number > LARGEST_NUMBER:
@@ -132,9 +131,9 @@ class Parser:
 
     def _name(self) -> str:
         word = self.next
-        if word.startswith("#") and len(word) > 1:
+        if word[0] == "#" and len(word) > 1:
             self.used.names.setdefault(word)
-        elif not word[0].isalpha():
+        elif not self._is_word():
             self.refuse_token()
         elif word.upper() in RESERVED_WORDS:
             self.refuse(f"Attribute name is a reserved keyword; reserved keyword: {word}")

@@ -6,8 +6,14 @@ from typing import Any
 
 from conditional_writes.testing.errors import Refused, invalid
 from conditional_writes.testing.expressions import Names, Path
-from conditional_writes.testing.values import Item, Value, check_name, checked, kind_of
+from conditional_writes.testing.values import Item, Value, check_name, checked, item_bytes, kind_of
 
+MAXIMUM_PLACEHOLDER_BYTES = 255
+MAXIMUM_BYTES = 2 * 1024 * 1024
+"""Of all names, and of all values.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+"""
 _NAME, _VALUE = re.compile(r"#[0-9a-zA-Z_]+"), re.compile(r":[0-9a-zA-Z_]+")
 
 
@@ -33,6 +39,8 @@ class Placeholders:
                     raise invalid(
                         f"ExpressionAttributeNames contains invalid value: {refused.message} for key {placeholder}"
                     ) from None
+            if sum(len(each.encode()) for part in names.items() for each in part) > MAXIMUM_BYTES:
+                raise invalid("ExpressionAttributeNames exceeds max size")
         if values is not None:
             _check_placeholders("ExpressionAttributeValues", values, _VALUE)
             for name, value in values.items():
@@ -42,6 +50,8 @@ class Placeholders:
                     raise invalid(
                         f"ExpressionAttributeValues contains invalid value: {refused.message} for key {name}"
                     ) from None
+            if item_bytes(self.values) > MAXIMUM_BYTES:
+                raise invalid("ExpressionAttributeValues exceeds max size")
             self._unused.update(values)
 
     def use(self, kind: str, used: Names) -> None:
@@ -103,6 +113,11 @@ def _check_placeholders(parameter: str, given: Mapping[str, Any], form: re.Patte
     for name in given:
         if not form.fullmatch(name):
             raise invalid(f'{parameter} contains invalid key: Syntax error; key: "{name}"')
+        if len(name) > MAXIMUM_PLACEHOLDER_BYTES:
+            raise invalid(
+                f"{parameter} contains invalid key: The expression attribute map contains a key that is too long;"
+                f" size of key: {len(name)}"
+            )
 
 
 def _refuse_without_expressions(expressions: tuple[str, ...], names: object, values: object) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
+from conditional_writes.testing.conditions import FUNCTIONS, FUNCTIONS_OF_UPDATES
 from conditional_writes.testing.errors import Refused, invalid
-from conditional_writes.testing.expressions import Element, Names, Parser, Path, check_apart
+from conditional_writes.testing.expressions import REDUNDANT, Element, Names, Parser, Path, check_apart
 from conditional_writes.testing.placeholders import Placeholders, value_at
 from conditional_writes.testing.projections import project
 from conditional_writes.testing.values import EXACT, SET_ORDERS, Item, Value, checked, kind_of, number_text
@@ -295,17 +296,26 @@ _READERS: dict[str, Callable[[Parser], Action]] = {
 }
 
 
-def _sum_of(parser: Parser) -> Operand:
+def _sum_of(parser: Parser, *, is_inside: bool = False) -> Operand:
     if parser.next == "(" and _is_sum_in_parentheses(parser):
+        if is_inside:
+            parser.refuse(REDUNDANT)
         parser.take()
-        whole = _sum_of(parser)
+        whole = _sum_of(parser, is_inside=True)
         parser.expect(")")
         return whole
     one = _operand(parser)
     if parser.next not in {"+", "-"}:
         return one
     parser.operator()
-    return Called(parser.take(), one, _operand(parser))
+    called = Called(parser.take(), one, _operand(parser))
+    _check_operands(parser, called)
+    return called
+
+
+def _check_operands(parser: Parser, called: Called) -> None:
+    if any(isinstance(operand, Called) and operand.name == "list_append" for operand in (called.one, called.other)):
+        parser.refuse("The function is not allowed to be used this way in an expression; function: list_append")
 
 
 def _is_sum_in_parentheses(parser: Parser) -> bool:
@@ -322,12 +332,14 @@ def _is_sum_in_parentheses(parser: Parser) -> bool:
 
 def _operand(parser: Parser) -> Operand:
     if parser.takes("("):
+        if parser.next == "(":
+            parser.refuse(REDUNDANT)
         operand = _operand(parser)
         parser.expect(")")
         return operand
     if parser.is_value():
         return Given(parser.value())
-    if parser.ahead(1) == "(" and parser.next[0].isalpha():
+    if parser.is_call():
         return _function(parser)
     return Attribute(parser.path())
 
@@ -338,16 +350,18 @@ def _function(parser: Parser) -> Operand:
     parser.expect("(")
     operands = [*_operands(parser)]
     parser.expect(")")
-    if name not in {"if_not_exists", "list_append"}:
+    if name in FUNCTIONS:
+        parser.refuse(f"The function is not allowed in an update expression; function: {name}")
+    if name not in FUNCTIONS_OF_UPDATES:
         parser.refuse(f"Invalid function name; function: {name}")
     if len(operands) != 2:
         parser.refuse(
             "Incorrect number of operands for operator or function;"
             f" operator or function: {name}, number of operands: {len(operands)}"
         )
-    if any(isinstance(operand, Called) and operand.name == "list_append" for operand in operands):
-        parser.refuse("The function is not allowed to be used this way in an expression; function: list_append")
-    return Called(name, *operands)
+    called = Called(name, *operands)
+    _check_operands(parser, called)
+    return called
 
 
 def _operands(parser: Parser) -> Iterator[Operand]:
