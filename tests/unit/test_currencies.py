@@ -166,7 +166,7 @@ def test_the_decimals_are_looked_at_before_whether_the_account_or_the_hold_is_op
 
 def test_a_limit_and_the_account_that_an_import_is_taken_from_have_the_decimals_of_their_accounts() -> None:
     too_fine = limits([{"name": "day", "of": "debits", "per": "transaction", "amount": "0.001"}])
-    with pytest.raises(InvalidMessage, match=r"^limits: 1: amount: 3 decimals, expected at most 2"):
+    with pytest.raises(InvalidMessage, match=r"^limits\[0\]\.amount: 3 decimals, expected at most 2"):
         too_fine.decide([an_account("EUR", 2)], Context())
     off = Context(minor_units=no_minor_units)
     with pytest.raises(InvalidMessage, match=r"^balance: 2 decimals, expected at most 1"):

@@ -177,7 +177,7 @@ WRONG = [
     ({"time_zone": None}, "time_zone: expected one per day and per month alone, in the limit 'day'"),
     *(({"time_zone": zone}, "time_zone: expected one of the IANA time zone database, such as") for zone in NO_ZONES),
     ({"name": "Day"}, "name: expected 1 to 24 of a to z, 0 to 9, - and _"),
-    ({"amount": "1_0"}, 'limits: 1: amount: expected a decimal number, such as "12.50"'),
+    ({"amount": "1_0"}, 'limits[0].amount: expected a decimal number, such as "12.50"'),
     *(({"amount": text}, "amount: expected a finite decimal number") for text in ("NaN", "sNaN", "-Infinity")),
     ({"amount": "1" * 39}, "amount: 39 digits, expected at most 38"),
     ({"of": "all"}, "of: invalid enum value 'all'"),

@@ -317,11 +317,11 @@ def test_all_legs_of_a_compound_are_posted_or_none(
         ([("alice", -5), ("bob", 4)], "legs: the amounts sum to -1, expected 0"),
         ([("alice", "-1e100"), ("bob", "1e100"), ("carol", "1e-100")], f"legs: the amounts sum to 0.{99 * '0'}1"),
         ([("alice", -5), ("bob", 3), ("alice", 2)], "legs: expected each account once, got 2 legs of 'alice'"),
-        ([("alice", 0), ("bob", 0)], "legs: 1: amount: expected a number other than zero"),
+        ([("alice", 0), ("bob", 0)], "legs[0].amount: expected a number other than zero"),
         ([("alice", -1)], "legs: expected `array` of length >= 2"),
         ([(f"a-{number}", (-1) ** number) for number in range(22)], "legs: expected `array` of length <= 20"),
-        ([("alice", -1), ("bob\u200b", 1)], "legs: 2: account_id: U+200B at character 4 can't be seen"),
-        ([("alice", -1), ("bob", "+1")], 'legs: 2: amount: expected a decimal number, such as "12.50"'),
+        ([("alice", -1), ("bob\u200b", 1)], "legs[1].account_id: U+200B at character 4 can't be seen"),
+        ([("alice", -1), ("bob", "+1")], 'legs[1].amount: expected a decimal number, such as "12.50"'),
     ],
 )
 def test_legs_that_no_accounts_make_valid_are_refused(legs: Sequence[tuple[str, object]], sentence: str) -> None:
@@ -340,11 +340,11 @@ def named_legs(legs: Sequence[tuple[str, object]]) -> dict[str, Any]:
         ([("bob", 5)], {"amount": 4}, "amount: expected 5, the sum of the legs, or none"),
         ([("bob", 5)], {"to_account_id": "carol"}, "to_account_id: expected none beside legs"),
         ([("bob", 5), ("alice", 1)], {}, "legs: expected other accounts than account_id"),
-        ([("bob", 5), ("carol", -1)], {}, "legs: 2: amount: expected a number greater than zero"),
+        ([("bob", 5), ("carol", -1)], {}, "legs[1].amount: expected a number greater than zero"),
         ([("bob", 5), ("bob", 1)], {}, "legs: expected each account once, got 2 legs of 'bob'"),
         ([("bob", "1e100"), ("carol", 1)], {}, "legs: their sum: 101 digits, expected at most 38"),
         ([], {}, "legs: expected `array` of length >= 1"),
-        ([("bob", "+1")], {}, 'legs: 1: amount: expected a decimal number, such as "12.50"'),
+        ([("bob", "+1")], {}, 'legs[0].amount: expected a decimal number, such as "12.50"'),
     ],
 )
 def test_legs_of_a_posting_that_no_accounts_make_valid_are_refused_with_a_sentence(
@@ -361,11 +361,11 @@ def test_each_leg_keeps_to_the_decimals_of_its_own_account() -> None:
     euros = [replace(each, decimal_places=2) for each in (CAROL, replace(CAROL, account_id="dave"))]
     legs = [("alice", -5), ("bob", 5), ("dave", "0.25"), ("carol", "-0.25")]
     assert {each.reason for each in decide(compound(*legs), *yen, *reversed(euros))} == {None}
-    with pytest.raises(InvalidMessage, match=r"^legs: 3: amount: 2 decimals, expected at most 0, as many as JPY has$"):
+    with pytest.raises(InvalidMessage, match=r"^legs\[2\]\.amount: 2 decimals, expected at most 0, as many as JPY"):
         decide(compound(*legs), *euros, *yen)
     finer = posting(legs=legs_of(("bob", "0.25"), ("carol", "0.25")))
     accounts = [replace(HELD, decimal_places=1), replace(BOB, decimal_places=1), replace(CAROL, decimal_places=2)]
-    with pytest.raises(InvalidMessage, match=r"^legs: 1: amount: 2 decimals, expected at most 1, as many as EUR has$"):
+    with pytest.raises(InvalidMessage, match=r"^legs\[0\]\.amount: 2 decimals, expected at most 1, as many as EUR"):
         decide(finer, *accounts)
     others = (replace(BOB, decimal_places=2), accounts[2])
     assert {each.reason for each in decide(finer, accounts[0], *others)} == {None}

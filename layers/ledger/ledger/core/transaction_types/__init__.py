@@ -128,15 +128,16 @@ def _check_nested(field: str, given: Any, envelopes: Any) -> None:
     for place, element in _by_place(given).items():
         if isinstance(place, str):
             check_id(field, place)
-        check_fields(f"{field}: {place}: ", element)
+        prefix = f"{field}: {place}: " if isinstance(place, str) else f"{field}[{place}]."
+        check_fields(prefix, element)
         for number in _NESTED_NUMBERS:
             if getattr(element, number, None) is not None:
-                _check_spelling(f"{field}: {place}: {number}", getattr(spelled[place], number))
+                _check_spelling(f"{prefix}{number}", getattr(spelled[place], number))
 
 
 def _by_place(elements: dict[str, Any] | Iterable[Any] | None) -> dict[Any, Any]:
     """By the name of each, or by its number in a list."""
-    return elements if isinstance(elements, dict) else dict(enumerate(elements or (), 1))
+    return elements if isinstance(elements, dict) else dict(enumerate(elements or ()))
 
 
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:

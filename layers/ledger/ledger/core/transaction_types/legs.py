@@ -31,7 +31,7 @@ LegsOfPayees = Annotated[tuple[Leg, ...], msgspec.Meta(min_length=1, max_length=
 
 def checked_legs(legs: Iterable[Leg], expected: NumberRange) -> tuple[Leg, ...]:
     """The legs with their amounts in one spelling. Raises ValueError."""
-    checked = tuple(_checked(number, leg, expected) for number, leg in enumerate(legs, 1))
+    checked = tuple(_checked(number, leg, expected) for number, leg in enumerate(legs))
     for account_id, times in Counter(leg.account_id for leg in checked).items():
         if times > 1:
             raise ValueError(f"legs: expected each account once, got {times} legs of {account_id!r}")
@@ -40,8 +40,8 @@ def checked_legs(legs: Iterable[Leg], expected: NumberRange) -> tuple[Leg, ...]:
 
 def check_decimals_of_legs(legs: Iterable[Leg], accounts: Sequence[Account]) -> None:
     """Raises InvalidMessage for an amount with more decimals than its own account has."""
-    for number, (leg, account) in enumerate(zip(legs, accounts, strict=True), 1):
-        check_decimals(f"legs: {number}: amount", leg.amount, account)
+    for number, (leg, account) in enumerate(zip(legs, accounts, strict=True)):
+        check_decimals(f"legs[{number}].amount", leg.amount, account)
 
 
 def legs_on_shards(legs: Iterable[Leg], numbers: Mapping[str, int]) -> tuple[Leg, ...]:
@@ -51,12 +51,12 @@ def legs_on_shards(legs: Iterable[Leg], numbers: Mapping[str, int]) -> tuple[Leg
 
 def field_of_leg(legs: Iterable[Leg], account_id: str) -> str:
     """The field that names the account."""
-    number = next(number for number, leg in enumerate(legs, 1) if leg.account_id == account_id)
-    return f"legs: {number}: account_id"
+    number = next(number for number, leg in enumerate(legs) if leg.account_id == account_id)
+    return f"legs[{number}].account_id"
 
 
 def _checked(number: int, leg: Leg, expected: NumberRange) -> Leg:
-    field = f"legs: {number}: amount"
+    field = f"legs[{number}].amount"
     amount = exact(field, leg.amount)
     if not expected.holds(amount):
         raise ValueError(f"{field}: expected {expected.value}")

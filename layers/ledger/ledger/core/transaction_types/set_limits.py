@@ -38,6 +38,6 @@ class SetLimits(AccountMessage, frozen=True, tag="set_limits"):
     @override
     def _check_decimals(self, accounts: Sequence[Account]) -> None:
         [account] = accounts
-        for place, limit in enumerate(self.limits, 1):
+        for place, limit in enumerate(self.limits):
             if limit.amount is not None:
-                check_decimals(f"limits: {place}: amount", limit.amount, account)
+                check_decimals(f"limits[{place}].amount", limit.amount, account)
