@@ -166,6 +166,14 @@ def test_a_transaction_that_was_refused_says_so_until_it_is_posted(bank: Read) -
     assert chosen(answer(), "state", "refusal") == ("posted", None)
 
 
+@pytest.mark.parametrize(("payer", "payee"), [("alice", "pool"), ("pool", "alice")])
+def test_a_refused_transfer_with_a_pool_says_so_on_both_accounts(bank: Read, payer: str, payee: str) -> None:
+    bank.post(OPENING, opening("pool", shards=2), transfer("t-1", "0.001", payer, payee))
+    for name in (payer, payee):
+        answer = bank.read("transaction", name, transaction_id="t-1", home_account_id=payer)
+        assert chosen(answer, "state", "home_account_id") == ("refused", payer)
+
+
 def test_a_refusal_of_a_changed_payload_leaves_the_transaction_as_it_is(bank: Read) -> None:
     bank.post(OPENING, payment("t-1"), payment("t-2", -999), payment("t-1", 7), payment("t-2", 8))
     states = [bank.read("transaction", transaction_id=name)["state"] for name in ("t-1", "t-2")]

@@ -199,7 +199,9 @@ class AccountReader(NamedTuple):
         home_id = on_shard(home_account_id, shards_of([home_account_id], request.transaction_id, pools))
         home_entry_id = EntryId(home_id, request.transaction_id)
         [item] = read(self.client, [self.tables.entry_key(home_entry_id)], deadline).values()
-        account_id = on_shard(request.account_id, entry_in(item).shards) if item else request.account_id
+        if item is None:
+            return None
+        account_id = on_shard(request.account_id, entry_in(item).shards)
         found = replace(request, account_id=account_id, home_account_id=home_id)
         return found if account_id not in pools else None
 
