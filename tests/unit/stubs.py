@@ -6,10 +6,34 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import boto3
+from botocore.awsrequest import AWSResponse
 from botocore.stub import Stubber
 
 from conditional_writes import Key
 from conditional_writes.core.items import to_dynamodb
+from tests.support.answers import answer
+
+
+def client_of(service: str, **options: Any) -> Any:
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    return boto3.client(service, region_name="us-east-1", **keys, **options)
+
+
+class Answering:
+    """A client of DynamoDB whose requests are answered before they are sent, one after another; the last for ever.
+
+    An answer is a status with a body, and maybe with headers, or the error that is raised.
+    """
+
+    def __init__(self, *answers: Any, **options: Any) -> None:
+        self.answers, self.client = list(answers), client_of("dynamodb", **options)
+        self.client.meta.events.register_first("before-send", self._answer)
+
+    def _answer(self, request: Any, **_: Any) -> AWSResponse:
+        given = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(given, Exception):
+            raise given
+        return answer(request, *given)
 
 
 class Answers(Stubber):
@@ -35,8 +59,7 @@ class Stubbed:
     """A client with prepared answers, which records its requests. At the end all answers must have been used."""
 
     def __init__(self, service: str) -> None:
-        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        self.client: Any = boto3.client(service, region_name="us-east-1", **keys)
+        self.client = client_of(service)
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self._stubber = Answers(self.client)
         self._prepared = 0

@@ -1,23 +1,22 @@
-"""Answers to reads: read without botocore, with the same result."""
+"""Answering to reads: read without botocore, with the same result."""
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from unittest import mock
 
 import pytest
-from botocore.awsrequest import AWSResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Deadline, Item, dynamodb_client, key
+from conditional_writes import Deadline, Item, key
 from conditional_writes.core import steps, unconditional
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.unconditional import read_once, read_one
 from conditional_writes.versioned import Pages, queries
-from tests.support.answers import answer
+from tests.unit.stubs import Answering
 from tests.unit.test_handed_back import items
 
 ORDER = key("Orders", order_id="o-1")
@@ -26,45 +25,24 @@ SOME = {"note": "x", "lines": [{"S": "tea", "n": Decimal(3)}, []], "tags": {"gif
 FOUND = {"order_id": "o-1", "lines": [{"product": "tea", "pieces": 3}], "photo": b"\x00\xff", "tags": {"gift"}}
 
 
-class Answers:
-    """A client, each of whose requests is answered so."""
-
-    def __init__(self) -> None:
-        self.answer: tuple[int, dict[str, Any]] = (200, {})
-        self.client = dynamodb_client()
-        self.client.meta.events.register_first("before-send.dynamodb", self._answer)
-
-    def _answer(self, request: Any, **_: Any) -> AWSResponse:
-        return answer(request, *self.answer)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def credentials() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patched.setenv(name, "test")
-        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        yield
-
-
 @pytest.fixture(scope="module")
-def answers() -> Answers:
-    return Answers()
+def answers() -> Answering:
+    return Answering()
 
 
-def read(answers: Answers) -> Item | None:
+def read(answers: Answering) -> Item | None:
     return read_one(answers.client, ORDER, Deadline.after(10))
 
 
-def read_page(operation: queries.Operation) -> Callable[[Answers], Any]:
+def read_page(operation: queries.Operation) -> Callable[[Answering], Any]:
     return lambda answers: Pages(answers.client, operation, {"TableName": "Orders"}, None, bool, dict).page()
 
 
-def read_some(answers: Answers) -> Any:
+def read_some(answers: Answering) -> Any:
     return read_once(answers.client, [ORDER, LEFT, FLIGHT], Deadline.after(10))
 
 
-READS: dict[str, Callable[[Answers], Any]] = {
+READS: dict[str, Callable[[Answering], Any]] = {
     "GetItem": read,
     "Query": read_page("query"),
     "Scan": read_page("scan"),
@@ -103,7 +81,7 @@ def exact(value: Any) -> Any:
     return type(value).__name__, value
 
 
-def outcome(operation: str, answers: Answers) -> Any:
+def outcome(operation: str, answers: Answering) -> Any:
     """What was read, or the error."""
     try:
         return exact(READS[operation](answers))
@@ -111,7 +89,7 @@ def outcome(operation: str, answers: Answers) -> Any:
         return repr(error)
 
 
-def by_botocore(operation: str, answers: Answers) -> Any:
+def by_botocore(operation: str, answers: Answering) -> Any:
     with mock.patch.object(steps, "found_and_rest", side_effect=ValueError):
         return outcome(operation, answers)
 
@@ -122,10 +100,10 @@ def key_alone(attributes: dict[str, Any]) -> Item:
 
 
 @given(operation=st.sampled_from([*READS]), data=st.data())
-def test_any_items_are_read_as_botocore_reads_them(answers: Answers, operation: str, data: st.DataObject) -> None:
+def test_any_items_are_read_as_botocore_reads_them(answers: Answering, operation: str, data: st.DataObject) -> None:
     """If this fails after an update of botocore: items are right, but cost more time. Mend `take_found`."""
     found = answer_with(operation, data.draw(st.lists(items, min_size=2, max_size=2)))
-    answers.answer = 200, found
+    answers.answers = [(200, found)]
     with mock.patch.object(unconditional, "from_dynamodb", key_alone):
         ours = outcome(operation, answers)
     assert not isinstance(ours, str), ours
@@ -148,26 +126,26 @@ def places(found: Any) -> list[tuple[Any, Any]]:
 
 
 @given(operation=st.sampled_from([*READS]), data=st.data())
-def test_what_dynamodb_never_sends_is_left_to_botocore(answers: Answers, operation: str, data: st.DataObject) -> None:
+def test_what_dynamodb_never_sends_is_left_to_botocore(answers: Answering, operation: str, data: st.DataObject) -> None:
     found = answer_with(operation, [SOME, SOME])
     container, name = data.draw(st.sampled_from(places(found)))
     container[name] = data.draw(st.sampled_from(JUNK))
-    answers.answer = 200, found
+    answers.answers = [(200, found)]
     assert outcome(operation, answers) == by_botocore(operation, answers)
 
 
-def test_whoever_counts_units_sees_them(answers: Answers) -> None:
+def test_whoever_counts_units_sees_them(answers: Answering) -> None:
     seen: list[dict[str, Any]] = []
     answers.client.meta.events.register("after-call.dynamodb", lambda parsed, **_: seen.append(parsed), unique_id="see")
     capacity = {"TableName": "Orders", "CapacityUnits": 0.5}
-    answers.answer = 200, {"Item": to_dynamodb(FOUND), "ConsumedCapacity": capacity}
+    answers.answers = [(200, {"Item": to_dynamodb(FOUND), "ConsumedCapacity": capacity})]
     assert read(answers) == FOUND
     answers.client.meta.events.unregister("after-call.dynamodb", unique_id="see")
     assert [each["ConsumedCapacity"] for each in seen] == [capacity]
 
 
-def test_a_callers_own_request_is_left_alone(answers: Answers) -> None:
-    answers.answer = 200, {"Item": to_dynamodb(FOUND)}
+def test_a_callers_own_request_is_left_alone(answers: Answering) -> None:
+    answers.answers = [(200, {"Item": to_dynamodb(FOUND)})]
     read(answers)
     own = answers.client.get_item(TableName="Orders", Key={"order_id": {"S": "o-1"}})
     assert own["Item"] == to_dynamodb(FOUND)

@@ -21,7 +21,6 @@ from conditional_writes.core.unconditional import MAXIMUM_BATCH_WRITES
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints, key_of
 from ledger.core.accounts import account_item
 from ledger.core.totals import HashTree
-from tests.support.clock import Clock
 from tests.support.samples import ALICE
 from tests.support.strategies import ids
 
@@ -123,6 +122,12 @@ def test_a_damaged_item_is_no_checkpoint(name: str, values: list[Any]) -> None:
     assert [read_back(SOUND | {name: value}) for value in values] == [None] * len(values)
 
 
+@pytest.fixture
+def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is no client of botocore's takes none."""
+    monkeypatch.setattr("conditional_writes.core.steps.prepare", lambda *_, **__: None)
+
+
 def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:
     """A table of which each request refuses its first items, so many of these numbers; and what is written."""
     items: dict[str, Item | None] = {}
@@ -141,9 +146,8 @@ def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:
 
 
 @pytest.mark.parametrize("refused", [0, 1, 24])
-def test_all_checkpoints_are_written_though_a_part_is_refused(refused: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conditional_writes.core.steps.prepare", lambda *_, **__: None)
-    monkeypatch.setattr("conditional_writes.core.steps.time", Clock())
+@pytest.mark.usefixtures("clock", "no_handlers")
+def test_all_checkpoints_are_written_though_a_part_is_refused(refused: int) -> None:
     table, items = refusing(itertools.chain([refused] * 3, itertools.repeat(0)))
     wanted = {name: checkpoint(name, FIRST_DAY) if number % 3 else None for number, name in enumerate(MANY[:60])}
     Checkpoints(table, "checkpoints").write(wanted, Deadline.after(5))
@@ -151,10 +155,8 @@ def test_all_checkpoints_are_written_though_a_part_is_refused(refused: int, monk
     assert {name: item and read_back(item) for name, item in items.items()} == by_hash
 
 
-def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr("conditional_writes.core.steps.prepare", lambda *_, **__: None)
-    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
+@pytest.mark.usefixtures("clock", "no_handlers")
+def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time() -> None:
     table, _ = refusing(itertools.repeat(MAXIMUM_BATCH_WRITES))
     with pytest.raises(DeadlinePassed, match="saving the checkpoints"):
         Checkpoints(table, "checkpoints").write({"alice": None}, Deadline.after(30))

@@ -6,55 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import (
-    DeadlinePassed,
-    Item,
-    Observed,
-    OutcomeUnknown,
-    Plan,
-    Put,
-    absent,
-    dynamodb_client,
-    key,
-    write,
-)
+from conditional_writes import DeadlinePassed, Item, Observed, OutcomeUnknown, Plan, Put, absent, key, write
 from conditional_writes.core import steps
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.steps import LARGE_BYTES, MAXIMUM_THREADS
-from tests.support.answers import answer
 from tests.support.clock import plenty
 from tests.support.numbers import exact_numbers
+from tests.unit.stubs import Answering
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
 LARGE = {"account_id": "alice", "notes": "x" * LARGE_BYTES}
-
-
-class Answers:
-    """A client whose requests are answered before they are sent, in this order; after the last one all succeed."""
-
-    def __init__(self, *answers: tuple[int, dict[str, Any]]) -> None:
-        self.answers = list(answers)
-        self.requests = 0
-        self.client = dynamodb_client()
-        self.client.meta.events.register_first("before-send.dynamodb", self._answer)
-
-    def _answer(self, request: Any, **_: Any) -> AWSResponse:
-        self.requests += 1
-        status, body = self.answers.pop(0) if self.answers else (200, {})
-        return answer(request, status, body)
-
-
-@pytest.fixture(autouse=True)
-def region(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
 
 @pytest.fixture(autouse=True)
@@ -106,16 +71,16 @@ def test_a_turn_ends_with_its_write_however_it_ends(turns: threading.Semaphore) 
         return Plan(None, [Put(FIRST, {}, absent("account_id"))])
 
     with pytest.raises(RuntimeError, match="the plan has failed"):
-        write(Answers(refusal(LARGE)).client, failing, {}, plenty())
-    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
+        write(Answering(refusal(LARGE)).client, failing, {}, plenty())
+    assert write(Answering(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
     assert turns._value == MAXIMUM_THREADS
 
 
 @pytest.mark.usefixtures("botocore_reads_no_item")
 def test_botocore_never_sees_a_large_item() -> None:
     """If this fails after an update of botocore: what is read is right, but it takes much memory. Mend `register`."""
-    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
-    answers = Answers(cancellation(None, LARGE))
+    assert write(Answering(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
+    answers = Answering(cancellation(None, LARGE))
     assert write(answers.client, put_unless(None, LARGE), {}, plenty()).result == [None, LARGE]
 
 
@@ -135,33 +100,23 @@ values = st.recursive(
 items = st.dictionaries(names, values, max_size=5)
 
 
+ANSWERING = Answering()
+"""One for all examples: making a client takes long."""
+
+
 @given(items)
 def test_any_item_is_read_as_botocore_reads_it(item: Item) -> None:
     found = {"account_id": "alice"} | item
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(steps, "LARGE_BYTES", 0)
         patched.setattr(steps, "from_dynamodb", None)
-        read = write(CLIENTS.answering(cancellation(None, found)), put_unless(None, found), {}, plenty()).result
+        ANSWERING.answers = [cancellation(None, found)]
+        read = write(ANSWERING.client, put_unless(None, found), {}, plenty()).result
     assert read == [None, from_dynamodb(to_dynamodb(found))]
 
 
-class _Clients:
-    """One client for all examples: making one takes long."""
-
-    def __init__(self) -> None:
-        self._answers: Answers | None = None
-
-    def answering(self, *answers: tuple[int, dict[str, Any]]) -> Any:
-        self._answers = self._answers or Answers()
-        self._answers.answers = list(answers)
-        return self._answers.client
-
-
-CLIENTS = _Clients()
-
-
 def test_a_callers_own_request_is_left_alone() -> None:
-    answers = Answers((200, {}), refusal(LARGE))
+    answers = Answering((200, {}), refusal(LARGE))
     write(answers.client, put_unless(), {}, plenty())
     with pytest.raises(ClientError) as refused:
         answers.client.put_item(TableName="Profiles", Item=to_dynamodb(LARGE))
@@ -182,7 +137,7 @@ def test_few_threads_have_large_items_at_a_time() -> None:
         return Plan(None)
 
     def write_one(_: int) -> None:
-        write(Answers(refusal(LARGE)).client, plan, {}, plenty())
+        write(Answering(refusal(LARGE)).client, plan, {}, plenty())
 
     with ThreadPoolExecutor(4 * MAXIMUM_THREADS) as pool:
         list(pool.map(write_one, range(4 * MAXIMUM_THREADS)))
@@ -206,6 +161,6 @@ def others_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_at_the_deadline_nothing_was_written_unless_a_first_try_got_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
     with pytest.raises(DeadlinePassed):
-        write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty())
+        write(Answering(refusal(LARGE)).client, put_unless(), {}, plenty())
     with pytest.raises(OutcomeUnknown):
-        write(Answers((500, {}), refusal(LARGE)).client, put_unless(), {}, plenty())
+        write(Answering((500, {}), refusal(LARGE)).client, put_unless(), {}, plenty())

@@ -141,15 +141,12 @@ def test_a_changed_entrys_letter_that_is_too_large_has_its_key(publisher: Outcom
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "ValidationException"])
 def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the_timeout(
-    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed, monkeypatch: pytest.MonkeyPatch, code: str
+    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed, monkeypatch: pytest.MonkeyPatch, clock: Clock, code: str
 ) -> None:
-    clock = Clock()
-
     def slow(*_: object, **__: object) -> None:
         clock.sleep(SLOWEST_CALL_SECONDS)
         raise ClientError({"Error": {"Code": code, "Message": "after a long time"}}, "PutEvents")
 
-    monkeypatch.setattr("conditional_writes.core.steps.time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
     monkeypatch.setattr("workers.failed_entries.time", SimpleNamespace(sleep=clock.sleep))
     for module in ("event_bus", "sending"):
         monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)

@@ -6,9 +6,7 @@ import zlib
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
-from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import (
     ClientError,
@@ -21,8 +19,8 @@ from botocore.exceptions import (
 from conditional_writes import OutcomeUnknown, VersionedTable, key, write
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.unconditional import read_one
-from tests.support.answers import answer
 from tests.support.clock import plenty
+from tests.unit.stubs import Answering
 from tests.unit.test_loop import COUNTER, at, count_up_once
 
 NO_JSON = b"<html>Sign in to the hotel's network</html>"
@@ -85,23 +83,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def client_of(mode: Any, *answers: Any) -> Any:
     """A client whose tries have these answers, one after the other; the last one for ever."""
-    client = boto3.client(
-        "dynamodb",
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        config=Config(retries={"mode": mode, "total_max_attempts": 3}),
-    )
-    remaining = list(answers)
-
-    def answer_next(request: Any, **_: Any) -> AWSResponse:
-        given = remaining.pop(0) if len(remaining) > 1 else remaining[0]
-        if isinstance(given, Exception):
-            raise given
-        return answer(request, *given)
-
-    client.meta.events.register_first("before-send.dynamodb", answer_next)
-    return client
+    return Answering(*answers, config=Config(retries={"mode": mode, "total_max_attempts": 3})).client
 
 
 @MODES
