@@ -54,15 +54,17 @@ ROLES = {folder: named(FUNCTIONS[name]["Role"]) for folder, name in FOLDERS.item
 
 SCHEDULES = {named(one["Target"]["Arn"]): one for one in resources("AWS::Scheduler::Schedule").values()}
 """The schedules by the queues to which they send."""
-QUEUED = {
+type Queued = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
+"""A function, its event source, and the queue that is the source."""
+QUEUED: dict[str, Queued] = {
     named(source["Queue"]): (FUNCTIONS[name], source, QUEUES[named(source["Queue"])])
     for name in FUNCTIONS
     for source in event_sources(name, "SQS")
 }
 JOBS = {name: queued for name, queued in QUEUED.items() if name in SCHEDULES}
 SOURCES = {name: queued for name, queued in QUEUED.items() if name not in JOBS}
-each_job = pytest.mark.parametrize(("function", "source", "queue"), JOBS.values(), ids=JOBS)
-each_queue = pytest.mark.parametrize(("function", "source", "queue"), SOURCES.values(), ids=SOURCES)
+each_job = pytest.mark.parametrize("queued", JOBS.values(), ids=JOBS)
+each_queue = pytest.mark.parametrize("queued", SOURCES.values(), ids=SOURCES)
 STREAMS = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "DynamoDB")}
 
 
@@ -87,10 +89,9 @@ def timeout(function: dict[str, Any]) -> int:
     return int(function.get("Timeout", TEMPLATE["Globals"]["Function"]["Timeout"]))
 
 
-@pytest.mark.parametrize(("function", "source", "queue"), QUEUED.values(), ids=QUEUED)
-def test_a_batch_answers_for_each_message_which_stays_invisible_for_six_timeouts_and_a_window(
-    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("queued", QUEUED.values(), ids=QUEUED)
+def test_a_batch_answers_for_each_message_which_stays_invisible_for_six_timeouts_and_a_window(queued: Queued) -> None:
+    function, source, queue = queued
     window = seconds(source.get("MaximumBatchingWindowInSeconds", 0))
     assert queue["VisibilityTimeout"] >= 6 * timeout(function) + window
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"], "a batch answers for each of its messages"
@@ -105,9 +106,8 @@ COMMIT_SECONDS = 0.02
 
 
 @each_queue
-def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(
-    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
-) -> None:
+def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(queued: Queued) -> None:
+    function, source, _ = queued
     work_seconds = timeout(function) - RESERVED_SECONDS - SETTLING_SECONDS
     assert work_seconds == 33  # as the template says
     assert seconds(source["BatchSize"]) * COMMIT_SECONDS < work_seconds
@@ -158,9 +158,8 @@ def test_a_rule_refuses_parameters_that_do_not_go_together_before_the_deployment
 
 
 @each_queue
-def test_sqs_gives_no_message_up_that_is_returned_to_it_and_deletes_none_that_was_never_judged(
-    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
-) -> None:
+def test_sqs_gives_no_message_up_that_is_returned_to_it_and_deletes_none_that_was_never_judged(queued: Queued) -> None:
+    function, _, queue = queued
     variables = function["Environment"]["Variables"]
     retention, longest = int(variables["RETENTION_SECONDS"]), int(variables["LONGEST_REDELIVERY_SECONDS"])
     assert retention == queue["MessageRetentionPeriod"]
@@ -182,17 +181,17 @@ def test_a_transaction_waits_until_its_accounts_opening_has_come_through_and_for
 
 
 @each_queue
-def test_a_message_that_kills_its_function_is_dead_within_an_hour(
-    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
-) -> None:
+def test_a_message_that_kills_its_function_is_dead_within_an_hour(queued: Queued) -> None:
+    function, _, queue = queued
     hidden_seconds = timeout(function) + 60
     assert (FIRST_SUSPECT_DELIVERY - 1) * queue["VisibilityTimeout"] + MAXIMUM_BEGUN * hidden_seconds < 3600
 
 
 @each_queue
 def test_a_dead_letter_goes_where_its_queue_does_stays_for_a_week_or_two_and_fits_with_its_reason(
-    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
+    queued: Queued,
 ) -> None:
+    function, source, queue = queued
     prefix = "ADMINISTRATION_" if queue is QUEUES["AdministrationQueue"] else ""
     variables = function["Environment"]["Variables"]
     assert variables[f"{prefix}QUEUE_URL"] == {"Ref": named(source["Queue"])}
@@ -304,16 +303,17 @@ def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told() -> No
         assert (alarm["Namespace"], alarm["Statistic"], alarm["Threshold"]) == ("AWS/Lambda", "Sum", 0)
 
 
-STATES = {"reconcile_accounts": ("ReconcileState", "ENABLED"), "expire_holds": ("ExpireHoldsState", "ENABLED")}
+STATES = {"reconcile_accounts": "ReconcileState", "expire_holds": "ExpireHoldsState"}
 
 
-@pytest.mark.parametrize(("job", "state", "default"), [(job, *state) for job, state in STATES.items()])
+@pytest.mark.parametrize(("job", "state"), STATES.items())
 def test_an_alarm_rings_when_a_scheduled_job_was_not_done_and_after_an_outage_of_six_hours_it_was(
-    job: str, state: str, default: str
+    job: str, state: str
 ) -> None:
-    assert TEMPLATE["Parameters"][state]["Default"] == default
-    assert SCHEDULES[f"{FOLDERS[job].removesuffix('Function')}Queue"]["State"] == {"Ref": state}
-    name = f"{FOLDERS[job].removesuffix('Function')}UnfinishedAlarm"
+    assert TEMPLATE["Parameters"][state]["Default"] == "ENABLED"
+    own = FOLDERS[job].removesuffix("Function")
+    name, queue = f"{own}UnfinishedAlarm", f"{own}Queue"
+    assert SCHEDULES[queue]["State"] == {"Ref": state}
     alarm = resources("AWS::CloudWatch::Alarm", **{state: "ENABLED"})[name]
     [filled, done] = alarm["Metrics"]
     assert filled["Expression"] == "FILL(done, 0)", "CloudWatch takes older values in place of missing ones"
@@ -323,8 +323,7 @@ def test_an_alarm_rings_when_a_scheduled_job_was_not_done_and_after_an_outage_of
     assert (alarm["TreatMissingData"], alarm["ComparisonOperator"]) == ("breaching", "LessThanThreshold")
     assert alarm["Threshold"] == 1
     # An outage of six hours at a job's time calls nobody: the run is done when its message comes again.
-    visibility = int(resources("AWS::SQS::Queue")[f"{FOLDERS[job].removesuffix('Function')}Queue"]["VisibilityTimeout"])
-    quiet = (24 + 6) * 3600 + visibility
+    quiet = (24 + 6) * 3600 + int(QUEUES[queue]["VisibilityTimeout"])
     assert quiet < done["MetricStat"]["Period"] * alarm["EvaluationPeriods"] <= quiet + 2 * 3600
     assert done["MetricStat"]["Period"] <= 3600
     assert name not in resources("AWS::CloudWatch::Alarm", **{state: "DISABLED"})
@@ -364,9 +363,8 @@ def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() 
 
 
 @each_job
-def test_a_schedule_sends_its_job_the_scheduled_time_and_loses_none(
-    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
-) -> None:
+def test_a_schedule_sends_its_job_the_scheduled_time_and_loses_none(queued: Queued) -> None:
+    function, source, queue = queued
     schedule = SCHEDULES[named(source["Queue"])]
     target, job = schedule["Target"], function["CodeUri"].removeprefix("functions/")
     assert json.loads(target["Input"]) == {"job": job, "scheduled_time": UNRESOLVED}
@@ -380,8 +378,9 @@ def test_a_schedule_sends_its_job_the_scheduled_time_and_loses_none(
 
 @each_job
 def test_a_jobs_message_comes_again_for_a_week_when_the_lease_of_a_killed_run_is_over_and_can_be_read_for_as_long(
-    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
+    queued: Queued,
 ) -> None:
+    function, source, queue = queued
     assert source["BatchSize"] == 1
     lease = lease_seconds_of(Context(timeout_seconds=timeout(function)))
     assert lease + Locks.__init__.__kwdefaults__["clock_skew_seconds"] < queue["VisibilityTimeout"]
@@ -564,6 +563,12 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own_and_signs_logs_and_met
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
 OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
 OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem"
+OF_POSTING = {
+    "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
+    "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
+    "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
+    "LocksTable": "dynamodb:GetItem dynamodb:UpdateItem",
+}
 OF_SENDING_JOB = {
     "AccountsTable": "dynamodb:Scan",
     "LocksTable": OF_JOBS_RECORDS,
@@ -576,11 +581,8 @@ STREAM = str({"Sub": "${JournalTable.Arn}/stream/*"})
 
 
 NEEDS = {
-    "process_transactions": {
-        "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
-        "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
-        "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
-        "LocksTable": "dynamodb:GetItem dynamodb:UpdateItem",
+    "process_transactions": OF_POSTING
+    | {
         "TransactionsQueue": OF_QUEUE,
         "AdministrationQueue": OF_QUEUE,
         "AttemptsTable": OF_ATTEMPTS,
@@ -589,12 +591,7 @@ NEEDS = {
         "AdministrationDeadLetterQueue": "sqs:SendMessage*",
         "OutcomesBus": "events:PutEvents",
     },
-    "post_transactions": {
-        "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
-        "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
-        "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
-        "LocksTable": "dynamodb:GetItem dynamodb:UpdateItem",
-    },
+    "post_transactions": OF_POSTING,
     "upsert_profiles": {
         # No reads and no puts: updates keep other writers' attributes, and a refused update returns the item.
         "ProfilesTable": "dynamodb:UpdateItem",
