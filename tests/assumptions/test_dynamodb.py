@@ -61,12 +61,9 @@ class Items:
 
     def query(self, **request: Any) -> dict[str, Any]:
         values = request.pop("values", {})
-        answer: dict[str, Any] = self.client.query(
-            TableName=self.table,
-            KeyConditionExpression="id = :id",
-            ExpressionAttributeValues=_written({":id": self.id} | values),
-            **request,
-        )
+        values = _written({":id": self.id} | values)
+        request |= {"KeyConditionExpression": "id = :id", "ExpressionAttributeValues": values}
+        answer: dict[str, Any] = self.client.query(TableName=self.table, **request)
         return answer
 
     def transact(self, *writes: dict[str, Any], token: str | None = None, **more: Any) -> dict[str, Any]:

@@ -30,12 +30,8 @@ class Queue:
 
     def receive(self) -> list[dict[str, Any]]:
         """What is there, at once."""
-        answer = self.sqs.receive_message(
-            QueueUrl=self.url,
-            MaxNumberOfMessages=10,
-            MessageSystemAttributeNames=["All"],
-            MessageAttributeNames=["All"],
-        )
+        everything = {"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+        answer = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, **everything)
         messages: list[dict[str, Any]] = answer.get("Messages", [])
         return messages
 

@@ -29,12 +29,7 @@ def test_environments_are_made_again_in_another_directory(tmp_path: Path, where:
         (made_in / "made").write_text(f"{elsewhere / name if where == 'copied' else made_in}\n")
         if where == "linked":
             (checkout / name).symlink_to(made_in)
-    run = subprocess.run(
-        ["make", "-n", "PYTHON=true", *(f"{name}/made" for name in ENVIRONMENTS)],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = ["make", "-n", "PYTHON=true", *(f"{name}/made" for name in ENVIRONMENTS)]
+    run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
     made_again = [name for name in ENVIRONMENTS if f"true -m venv --clear {name}\n" in run.stdout]
     assert made_again == (list(ENVIRONMENTS) if where == "copied" else [])

@@ -441,11 +441,7 @@ class DeepSeat(Seat):
         (Any, {1: 2}, "it: the key 1 is no text"),
         (dict[Any, int], {b"ab": 1}, "it: the key b'ab' is no text"),
         (datetime, ODD, "it: the offset of .* has seconds"),
-        (
-            time,
-            time(12, tzinfo=ZoneInfo("Europe/Berlin")),
-            "it: .* has no offset from UTC, and would come back without",
-        ),
+        (time, time(12, tzinfo=ZoneInfo("Europe/Berlin")), "it: .* has no offset from UTC, and would come back with"),
         (Moment | None, ODD, "it: the offset of .* has seconds"),
         (list[datetime | None] | None, [None, ODD], r"it\[1\]: the offset of .* has seconds"),
         (list[Seat], [DeepSeat(1, Cabin.FIRST)], r"it\[0\]: expected a Seat, got DeepSeat\(.*: a subclass would come"),

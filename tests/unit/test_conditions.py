@@ -31,7 +31,7 @@ def rendered(condition: Condition) -> tuple[str, dict[str, str], dict[str, Any]]
     return request["ConditionExpression"], request["ExpressionAttributeNames"], values
 
 
-NEW, SAME = absent("order_id"), version_is(3)
+NEW, SAME, THREE = absent("order_id"), version_is(3), {":0": 3}
 
 RENDERED = {
     "absent": (NEW, "attribute_not_exists(#0)", {"#0": "order_id"}, {}),
@@ -60,12 +60,7 @@ RENDERED = {
         {"#0": "version", "#1": "a", "#2": "b"},
         {":0": 3},
     ),
-    "any": (
-        any_of([SAME, exists("a")]),
-        "(#0 = :0) OR (attribute_exists(#1))",
-        {"#0": "version", "#1": "a"},
-        {":0": 3},
-    ),
+    "any": (any_of([SAME, exists("a")]), "(#0 = :0) OR (attribute_exists(#1))", {"#0": "version", "#1": "a"}, THREE),
     "spelled out": (Condition("size({}) < []", ("a",), (3,)), "size(#0) < :0", {"#0": "a"}, {":0": 3}),
     "and": (NEW & SAME, "(attribute_not_exists(#0)) AND (#1 = :0)", {"#0": "order_id", "#1": "version"}, {":0": 3}),
     "or": (SAME | NEW, "(#0 = :0) OR (attribute_not_exists(#1))", {"#0": "version", "#1": "order_id"}, {":0": 3}),

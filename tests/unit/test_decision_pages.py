@@ -14,11 +14,8 @@ from tools.local_aws.server import PROJECT
 TEMPLATE = PROJECT / "template.yaml"
 DECISIONS = PROJECT / "docs" / "decisions"
 PAGES = sorted(page for page in DECISIONS.glob("*.md") if page.name != "README.md")
-TESTS = {
-    name
-    for path in (PROJECT / "tests").rglob("test_*.py")
-    for name in re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE)
-}
+MODULES = [path.read_text() for path in (PROJECT / "tests").rglob("test_*.py")]
+TESTS = {name for text in MODULES for name in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE)}
 
 
 def test_the_pages_name_tests_that_are_there() -> None:

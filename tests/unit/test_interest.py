@@ -109,11 +109,9 @@ def messages_of(order: str, month_ends: Sequence[datetime]) -> list[datetime]:
     """When the messages of the month's ends are posted. Whose message it is makes no difference."""
     late = timedelta(days=3) if order == "after an outage of three days" else timedelta(minutes=31)
     in_time = [*(end + late for end in month_ends[:-1]), month_ends[-1]]
-    return {
-        "each twice": sorted(in_time * 2),
-        "shuffled": [month_ends[4] + late] * 3 + [month_ends[-1]] * 9,
-        "once": [month_ends[-1]],
-    }.get(order, in_time)
+    others = {"each twice": sorted(in_time * 2), "once": [month_ends[-1]]}
+    others["shuffled"] = [month_ends[4] + late] * 3 + [month_ends[-1]] * 9
+    return others.get(order, in_time)
 
 
 PAYEES: dict[str, tuple[list[TransactionMessage], str | None]] = {

@@ -23,12 +23,8 @@ POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), AFTER)
 REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), AFTER)
 
 
-HELD = replace(
-    ALICE,
-    held=Decimal("7.5"),
-    holds={"h-1": OpenHold(Decimal(7)), "\U0001f3e6": OpenHold(Decimal("0.5"), "2026-03-01T12:00:00+00:00")},
-    decimal_places=2,
-)
+HOLDS = {"h-1": OpenHold(Decimal(7)), "\U0001f3e6": OpenHold(Decimal("0.5"), "2026-03-01T12:00:00+00:00")}
+HELD = replace(ALICE, held=Decimal("7.5"), holds=HOLDS, decimal_places=2)
 ACCOUNTS = {
     "of an earlier release": ALICE,
     "closed": CLOSED,

@@ -28,6 +28,8 @@ from tools.teller.redriving import as_of_its_origin
 
 DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)
 SENT = "2026-02-28T12:00:00.250+00:00"
+DAMAGES: list[dict[str, Any]] = [{"sent_by": "\u202e"}, {"message_id": "m m"}, {"message_id": ["m"]}]
+DAMAGES += [{"sent_at": "yesterday"}, {"sent_at": "0001-01-01T00:00:00+23:00"}, {"request_id": None}]
 ORIGIN = json.dumps({"sent_by": "AROAEXAMPLE:shop", "message_id": "m-1", "sent_at": SENT, "request_id": "r-1"})
 
 
@@ -55,17 +57,7 @@ def test_a_letter_says_why_it_is_dead_and_what_it_was(queue: QueueName, attribut
     "origin",
     [
         *["", "junk", "{}", "null", "[" * 100_000, '{"message_id": "m", "sent_at": 1}'],
-        *(
-            json.dumps(json.loads(ORIGIN) | {field: value})
-            for field, value in {
-                "sent_by": "\u202e",
-                "message_id": "m m",
-                "sent_at": "0001-01-01T00:00:00+23:00",
-                "request_id": None,
-            }.items()
-        ),
-        json.dumps(json.loads(ORIGIN) | {"sent_at": "yesterday"}),
-        json.dumps(json.loads(ORIGIN) | {"message_id": ["m"]}),
+        *(json.dumps(json.loads(ORIGIN) | damage) for damage in DAMAGES),
     ],
     ids=lambda origin: origin[:20],
 )

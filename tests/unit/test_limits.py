@@ -205,14 +205,8 @@ def test_six_limits_or_two_of_a_name_are_refused() -> None:
 
 
 LIMITED = after(setting(DAY, OFTEN, SINGLE, IN, CEILING), payment("t-1", "-12.34")).accounts["alice"]
-DAMAGED = [
-    {"used": Decimal(-1)},
-    {"used": "1"},
-    {"period": None},
-    {"set_at": Decimal(1)},
-    {"time_zone": "Europe/Nowhere"},
-    {"per": "year"},
-]
+DAMAGED: list[dict[str, Any]] = [{"used": Decimal(-1)}, {"used": "1"}, {"period": None}, {"set_at": Decimal(1)}]
+DAMAGED += [{"time_zone": "Europe/Nowhere"}, {"per": "year"}]
 
 
 def test_an_item_gives_its_limits_back_and_none_that_is_damaged() -> None:

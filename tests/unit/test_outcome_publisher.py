@@ -45,12 +45,9 @@ def entry(version: int, **changes: Any) -> dict[str, Any]:
 
 def letters(sqs: Stubbed) -> list[tuple[Any, str, str]]:
     """The body, the reason code and the reason of each dead letter that was sent."""
+    names = ("reason_code", "reason")
     return [
-        (
-            json.loads(sent["MessageBody"]),
-            sent["MessageAttributes"]["reason_code"]["StringValue"],
-            sent["MessageAttributes"]["reason"]["StringValue"],
-        )
+        (json.loads(sent["MessageBody"]), *(sent["MessageAttributes"][name]["StringValue"] for name in names))
         for request in sqs.parameters
         for sent in request["Entries"]
     ]

@@ -79,14 +79,17 @@ def test_an_event_that_is_none_of_sqs_says_what_is_missing(event: Any) -> None:
         messages_of(event)
 
 
+WAITED = Attempt(waits=1, waited_at=2)
+
+
 @pytest.mark.parametrize(
     ("receive_count", "attempt", "is_suspect"),
     [
         (2, Attempt(), False),
         (3, Attempt(), True),
-        (3, Attempt(waits=1, waited_at=2), False),
-        (4, Attempt(waits=1, waited_at=2), True),
-        (3, Attempt(begun=1, waits=1, waited_at=2), True),
+        (3, WAITED, False),
+        (4, WAITED, True),
+        (3, WAITED._replace(begun=1), True),
     ],
 )
 def test_a_message_is_a_suspect_if_a_delivery_before_may_have_died_of_it(

@@ -232,11 +232,7 @@ TWENTY, OTHERS = ({f"h-{number}": OpenHold(Decimal(number + more)) for number in
 HOLDS: list[tuple[dict[str, OpenHold] | None, dict[str, OpenHold] | None, str]] = [
     (held("5", UNTIL), held("7.50", UNTIL), f"hold h-1 is 5 until {UNTIL}, the journal gives 7.5 until {UNTIL}"),
     (held("5"), held("5", UNTIL), f"hold h-1 is 5, the journal gives 5 until {UNTIL}"),
-    (
-        held("5"),
-        held("5", hold_id="h-2"),
-        "hold h-1 is 5, the journal gives none; hold h-2 is none, the journal gives 5",
-    ),
+    (held("5"), held("5", None, "h-2"), "hold h-1 is 5, the journal gives none; hold h-2 is none, the journal gives 5"),
     (None, {}, "holds is none, the journal gives empty"),
     (TWENTY, None, "holds is h-1 of 1 and h-2 of 2 and 18 more, the journal gives none"),
     (TWENTY, OTHERS, "hold h-1 is 1, the journal gives 2; hold h-2 is 2, the journal gives 3; 18 more holds differ"),

@@ -8,11 +8,8 @@ import yaml
 
 from tests.support.template import PROJECT
 
-FOLDERS = sorted(
-    path.parent.relative_to(PROJECT)
-    for pattern in ("*/requirements.in", "*/*/requirements.in")
-    for path in PROJECT.glob(pattern)
-)
+FILES = [*PROJECT.glob("*/requirements.in"), *PROJECT.glob("*/*/requirements.in")]
+FOLDERS = sorted(path.parent.relative_to(PROJECT) for path in FILES)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)

@@ -14,12 +14,10 @@ def test_a_restored_table_gets_its_recovery_when_its_backups_are_enabled(monkeyp
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     with Stubber(dynamodb) as stubber:
-        stubber.add_client_error("update_continuous_backups", "ContinuousBackupsUnavailableException")
-        stubber.add_response(
-            "update_continuous_backups",
-            {},
-            {"TableName": "t", "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}},
-        )
+        call = "update_continuous_backups"
+        stubber.add_client_error(call, "ContinuousBackupsUnavailableException")
+        enabled = {"PointInTimeRecoveryEnabled": True}
+        stubber.add_response(call, {}, {"TableName": "t", "PointInTimeRecoverySpecification": enabled})
         _recover(dynamodb, "t")
         stubber.assert_no_pending_responses()
     assert len(slept) == 1

@@ -46,14 +46,8 @@ HOLD = entry("h-1", "0", {"type": "hold", "amount": "40"}, held_after="40")
 POSTING = entry("p-1", "-15", {"type": "post_hold", "hold_id": "h-1", "final": False}, held_after="25")
 REVERSE = {"type": "reverse", "of_transaction_id": "t-1"}
 REVERSAL = entry("r-1", "5", REVERSE, reversal={"number": 1, "reversed_after": "5"})
-NO_REVERSAL = entry(
-    "r-2",
-    "0",
-    REVERSE,
-    status="REJECTED",
-    reason="REVERSAL_EXCEEDED",
-    reversal={"number": 1, "reversed_after": "5", "other_account_ids": ["b"]},
-)
+TWO_ACCOUNTS = {"number": 1, "reversed_after": "5", "other_account_ids": ["b"]}
+NO_REVERSAL = entry("r-2", "0", REVERSE, status="REJECTED", reason="REVERSAL_EXCEEDED", reversal=TWO_ACCOUNTS)
 
 
 def shown(answer: dict[str, Any], *arguments: str, columns: int | None = 80, **others: dict[str, Any]) -> str:

@@ -163,6 +163,7 @@ def test_quotas_are_held_against_what_the_parameters_allow_and_topics_are_asked_
     topics = {"AlarmTopicArn": "arn:aws:sns:t:s", "WorkingHoursAlarmTopicArn": "PendingConfirmation"}
     parameters = {"Stage": "dev", "MaximumConcurrency": "10"} | topics | given
     quota = {"QuotaName": "PutEvents throttle limit in transactions per second", "Value": 400.0}
+    quotas_page = {"Quotas": [{"QuotaName": "Rules", "Value": 300.0}, quota]}
     clients = {
         "cloudformation": SimpleNamespace(
             describe_stacks=lambda **_: {"Stacks": [{"StackStatus": "UPDATE_COMPLETE"}]},
@@ -170,11 +171,7 @@ def test_quotas_are_held_against_what_the_parameters_allow_and_topics_are_asked_
         ),
         "lambda": SimpleNamespace(get_account_settings=lambda: {"AccountLimit": {"ConcurrentExecutions": 1000}}),
         "dynamodb": SimpleNamespace(describe_limits=lambda: {"TableMaxWriteCapacityUnits": 40_000}),
-        "service-quotas": SimpleNamespace(
-            get_paginator=lambda _: SimpleNamespace(
-                paginate=lambda **_: [{"Quotas": [{"QuotaName": "Rules", "Value": 300.0}, quota]}]
-            )
-        ),
+        "service-quotas": SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=lambda **_: [quotas_page])),
         "cloudwatch": SimpleNamespace(get_metric_statistics=lambda **_: {"Datapoints": [{"Sum": 2.0}]}),
         "sns": SimpleNamespace(
             get_paginator=lambda _: SimpleNamespace(

@@ -113,6 +113,7 @@ def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(queued
     assert seconds(source["BatchSize"]) * COMMIT_SECONDS < work_seconds
 
 
+OFF = "DISABLED"
 RULES = {
     # Parameters are texts.
     "LargeBatchNeedsWindow": (
@@ -132,7 +133,7 @@ RULES = {
         {
             "Or": [
                 {"Not": [{"Equals": [{"Ref": "InterestAccountId"}, ""]}]},
-                {"Equals": [{"Ref": "InterestState"}, "DISABLED"]},
+                {"Equals": [{"Ref": "InterestState"}, OFF]},
             ]
         },
     ),
@@ -455,12 +456,9 @@ def test_only_the_named_roles_and_the_functions_that_send_may_send_if_roles_are_
     [producers, *roles] = joined["Join"][1]
     assert producers == {"Ref": parameter}
     assert joined["Join"][0] == separator == ","
-    senders = {
-        role
-        for role in ROLES.values()
-        for action, target in granted(role)
-        if action.startswith("sqs:SendMessage") and target in {name, named(dead)}
-    }
+    grants = [(role, action, target) for role in ROLES.values() for action, target in granted(role)]
+    send = [each for each in grants if each[1].startswith("sqs:SendMessage")]
+    senders = {role for role, _, target in send if target in {name, named(dead)}}
     assert senders
     assert {named(role) for role in roles} >= senders
     assert [each["Sid"] for each in policy_of(name)["PolicyDocument"]["Statement"]] == ["TlsOnly"]
@@ -656,6 +654,7 @@ RESTRICTED = {
     "expire_holds": {"LocksAndRuns": "expire_holds*"},
 }
 """The keys of the Locks table that each function may write, by the statement's Sid."""
+OF_REFUSALS = {"StringEqualsIfExists": {"events:source": SOURCE, "events:detail-type": REFUSED}}
 IN_TRANSACTIONS = {"ForAnyValue:StringEquals": {"dynamodb:EnclosingOperation": ["TransactWriteItems"]}}
 """For any value: a request that is alone has no such key, and is denied."""
 
@@ -671,11 +670,7 @@ def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_trans
     more = {
         "post_transactions": posting
         | {"Shards": IN_TRANSACTIONS | {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{SHARD}*"]}}},
-        "process_transactions": posting
-        | {
-            "Openings": IN_TRANSACTIONS,
-            "EventsOfRefusals": {"StringEqualsIfExists": {"events:source": SOURCE, "events:detail-type": REFUSED}},
-        },
+        "process_transactions": posting | {"Openings": IN_TRANSACTIONS, "EventsOfRefusals": OF_REFUSALS},
     }
     assert conditions(ROLES[folder]) == locks | more.get(folder, {})
     may_write_locks = any(resource == "LocksTable" for _, resource in granted(ROLES[folder]))
@@ -707,16 +702,10 @@ def test_every_table_is_copied_to_the_given_vault_every_day_by_a_role_that_can_d
     [selection] = resources("AWS::Backup::BackupSelection", BackupCopyVaultArn=VAULT).values()
     assert {named(arn) for arn in selection["BackupSelection"]["Resources"]} == resources("AWS::DynamoDB::Table").keys()
     assert named(selection["BackupSelection"]["IamRoleArn"]) == "BackupRole"
-    tables = {
-        (f"dynamodb:{action}", table)
-        for action in ("DescribeTable", "ListTagsOfResource", "StartAwsBackupJob")
-        for table in resources("AWS::DynamoDB::Table")
-    }
-    vaults = {
-        (f"backup:{action}", vault)
-        for action in ("DescribeBackupVault", "CopyIntoBackupVault")
-        for vault in ("BackupVault.BackupVaultArn", "BackupCopyVaultArn")
-    }
+    actions = [f"dynamodb:{name}" for name in ("DescribeTable", "ListTagsOfResource", "StartAwsBackupJob")]
+    tables = {(action, table) for action in actions for table in resources("AWS::DynamoDB::Table")}
+    actions = ["backup:DescribeBackupVault", "backup:CopyIntoBackupVault"]
+    vaults = {(each, vault) for each in actions for vault in ("BackupVault.BackupVaultArn", "BackupCopyVaultArn")}
     [copied] = [each for each in granted("BackupRole", BackupCopyVaultArn=VAULT) if "CopyFrom" in each[0]]
     assert copied[1].endswith(":recovery-point:*'}")
     assert granted("BackupRole", BackupCopyVaultArn=VAULT) == {*tables, *vaults, copied}
