@@ -34,7 +34,7 @@ from conditional_writes import (
 )
 from conditional_writes.core.unconditional import found_by_table
 from conditional_writes.exactly_once import PayloadChanged, Ran, ToQueue, exactly_once
-from tests.support.faults import Fault, Faults, Killed
+from tests.support.faults import Fault, Faults, Killed, unlimited_retries
 from tests.support.paying import Tables, Unfunded, Way, Worker, payment
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
@@ -472,19 +472,20 @@ def ours_of(worker: Worker, config: IdempotencyConfig) -> Any:
     return exactly_once(worker.records, config=config, items=worker.pay._items, prefix="pay")(worker.pay.plan)
 
 
-def new_config() -> IdempotencyConfig:
+def new_config(milliseconds: int = 60_000) -> IdempotencyConfig:
     config = IdempotencyConfig(event_key_jmespath="payment_id", payload_validation_jmespath="amount")
-    config.register_lambda_context(Context())
+    config.register_lambda_context(Context(milliseconds))  # type: ignore[arg-type]
     return config
 
 
 class Context:
-    """Lambda's context of an invocation with a minute left."""
+    """Lambda's context of an invocation with so much time left."""
 
-    remaining = 60_000
+    def __init__(self, milliseconds: int = 60_000) -> None:
+        self.milliseconds = milliseconds
 
     def get_remaining_time_in_millis(self) -> int:
-        return self.remaining
+        return self.milliseconds
 
 
 @pytest.fixture
@@ -553,3 +554,59 @@ def test_a_record_of_the_other_way_is_no_record(tables: Tables) -> None:
     worker.plant({name: value for name, value in record.items() if name not in {"data", "expiration"}})
     with pytest.raises(ValueError, match="is no record of Powertools'"):
         worker.pay(payment())
+
+
+# --- a process that dies, with stock Powertools and with ours -------------------------------------------------
+
+
+def stock(tables: Tables) -> Worker:
+    """Debits and makes the payment's item inside stock Powertools' idempotent function.
+
+    No time is left: its record in progress is over in the next millisecond.
+    """
+    worker = Worker(tables)
+
+    def debit_and_pay(request: dict[str, Any]) -> dict[str, int]:
+        worker.client.update_item(
+            TableName=tables.accounts,
+            Key={"account_id": {"S": request["account_id"]}},
+            UpdateExpression="ADD balance :amount",
+            ExpressionAttributeValues={":amount": {"N": str(-request["amount"])}},
+        )
+        item = {"payment_id": {"S": request["payment_id"]}}
+        worker.client.put_item(TableName=tables.payments, Item=item)
+        return {"paid": request["amount"]}
+
+    worker.pay = stock_of(worker, new_config(milliseconds=0), debit_and_pay)  # type: ignore[assignment]
+    return worker
+
+
+@pytest.mark.parametrize(
+    ("fault", "at", "times"),
+    [
+        *((Fault.KILLED_BEFORE, at, 1 if at < 3 else 2) for at in (1, 2, 3, 4)),
+        *((Fault.KILLED_AFTER, at, 2 if at in {2, 3} else 1) for at in (1, 2, 3, 4)),
+        (Fault.RESPONSE_LOST, 2, 2),
+    ],
+)
+def test_stock_powertools_debits_twice_if_the_process_dies_between_the_debit_and_the_completed_record(
+    tables: Tables, fault: Fault, at: int, times: int
+) -> None:
+    """The table of powertools-lambda-python #801. The request is delivered until it has its answer."""
+    worker = stock(tables)
+    with Faults(fault, at).on(worker.client) as faults, unlimited_retries():
+        for _ in range(3):
+            faults.revive()
+            try:
+                assert worker.pay(payment())["paid"] == 30
+            except Killed:
+                time.sleep(0.01)  # Powertools' record in progress is over in the next millisecond
+    assert faults.injected[fault] == 1
+    assert (tables.balances(), tables.paid()) == ({"alice": 100 - 30 * times}, ["p-1"])
+
+
+def test_stock_powertools_makes_the_calls_that_the_table_says(tables: Tables) -> None:
+    """The record in progress, the debit, the payment, the completed record; and again. Ours are at the top."""
+    worker = stock(tables)
+    assert worker.pay(payment()) == worker.pay(payment())
+    assert worker.calls == ["PutItem", "UpdateItem"] * 2 + ["PutItem"]
