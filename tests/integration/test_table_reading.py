@@ -17,6 +17,7 @@ from ledger import table_reading
 from ledger.table_reading import JournalVersions, VersionPage
 from ledger.tables import LedgerTables
 from tests.support.late_index import AWAY, THROTTLED, LateIndex
+from tests.support.template import resources
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, refill
 
@@ -156,3 +157,16 @@ def test_any_holes_and_any_pages_give_each_entry_once(journal: Journal, versions
             found += numbers(page)
             begin = page.through + 1
         assert found == [version for version in versions if first <= version <= last]
+
+
+def test_the_tables_of_tests_have_the_keys_and_indexes_of_the_template(journal: Journal) -> None:
+    tables, templates = journal.tables, resources("AWS::DynamoDB::Table")
+    names = {"AccountsTable": tables.accounts, "JournalTable": tables.journal, "CheckpointsTable": tables.checkpoints}
+    for name, created in names.items():
+        table = journal.client.describe_table(TableName=created)["Table"]
+        indexes = [
+            {part: index[part] for part in ("IndexName", "KeySchema", "Projection")}
+            for index in table.get("GlobalSecondaryIndexes", [])
+        ]
+        assert table["KeySchema"] == templates[name]["KeySchema"]
+        assert indexes == templates[name].get("GlobalSecondaryIndexes", [])
