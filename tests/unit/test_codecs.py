@@ -236,6 +236,7 @@ class Sparse:
     note: str | None = None
     gate: str | None = "B7"
     tags: set[str] = field(default_factory=set)
+    ranks: frozenset[int] = field(default_factory=frozenset[int])
     wanted: set[str] | None = None
     kinds: frozenset[str] = frozenset({"new"})
 
@@ -246,6 +247,7 @@ class SparseModel(pydantic.BaseModel):
     note: str | None = None
     gate: str | None = "B7"
     tags: set[str] = set()
+    ranks: frozenset[int] = pydantic.Field(default_factory=frozenset[int])
     wanted: set[str] | None = None
     kinds: frozenset[str] = frozenset({"new"})
 

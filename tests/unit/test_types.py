@@ -26,9 +26,9 @@ MARKS = {
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A module of each page's examples. The README's first shows what is lost without the library."""
+    """The examples, and a module of each page's. The README's first shows what is lost without the library."""
     folder, library = tmp_path_factory.mktemp("pages"), PROJECT / "layers" / "conditional_writes"
-    modules = list[str]()
+    modules = [str(path) for path in library.glob("examples/*.py")]
     for page in (library / "README.md", *sorted(library.glob("docs/*.md"))):
         found = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
         module: Path = folder / f"{page.stem.replace('-', '_').lower()}_page.py"
@@ -73,11 +73,11 @@ def test_pyright_names_each_wrong_use_and_no_right_one() -> None:
 
 
 @pytest.mark.exhaustive  # it takes eight seconds
-def test_mypy_finds_nothing_in_the_examples_of_the_pages(examples: list[str]) -> None:
+def test_mypy_finds_nothing_in_the_examples(examples: list[str]) -> None:
     assert "no issues" in checked("mypy", *examples)
 
 
 @pytest.mark.exhaustive  # it takes five seconds
-def test_pyright_finds_nothing_in_the_examples_of_the_pages(examples: list[str]) -> None:
+def test_pyright_finds_nothing_in_the_examples(examples: list[str]) -> None:
     """Its strict mode, but for a type that AWS's own package leaves out."""
     assert [error for error in pyrights(*examples) if '"durable_execution" is partially' not in error["message"]] == []

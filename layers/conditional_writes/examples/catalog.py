@@ -18,7 +18,7 @@ class CatalogItem:
     id: int
     title: str
     isbn: str | None = None
-    authors: set[str] = field(default_factory=set)
+    authors: set[str] = field(default_factory=set[str])
 
 
 catalog = ModelTable(client, "ProductCatalog", "id", model=CatalogItem)

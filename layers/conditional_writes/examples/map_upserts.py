@@ -6,7 +6,7 @@ it is overwritten, with that writer's entries. A third request prevents this, bu
 
 from datetime import UTC, datetime
 
-from conditional_writes import dynamodb_client, key
+from conditional_writes import VersionedTable, dynamodb_client, key
 from conditional_writes.upserts import MapEntry, upsert
 
 client = dynamodb_client()
@@ -20,7 +20,7 @@ def set_entry(item_key: str, attribute: str, entry: str, value: str, as_of: date
 def main() -> None:
     set_entry("test-key", "attr1", "field1", "foo", datetime.now(UTC))
     set_entry("test-key", "attr1", "field2", "bar", datetime.now(UTC))
-    print(client.get_item(TableName="maps", Key={"pk": {"S": "test-key"}})["Item"]["attr1"])
+    print(VersionedTable(client, "maps", "pk").get("test-key")["attr1"])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from conditional_writes.core.items import Item
 
@@ -44,6 +44,11 @@ class Fields(NamedTuple):
         if name not in self.defaults:
             return False
         return value is None if self.defaults[name] is None else value in ([], set())
+
+
+def makes_empty_set(factory: Any) -> bool:
+    """Whether a field's `default_factory` is one as `set`, or `set[str]`."""
+    return (get_origin(factory) or factory) in {set, frozenset}
 
 
 class UnfitModel(TypeError):

@@ -8,7 +8,15 @@ import msgspec
 from msgspec import inspect
 
 from conditional_writes.core.items import Item, copied
-from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
+from conditional_writes.models.codecs import (
+    UNFIT_KEYS,
+    Codec,
+    Fields,
+    Unfit,
+    UnfitModel,
+    makes_empty_set,
+    with_whole_numbers,
+)
 from conditional_writes.models.value_checks import check_of
 
 type Restore = Callable[[Any], Any]
@@ -101,7 +109,7 @@ def _fields(described: _Described) -> Fields:
 
 def _default(field: inspect.Field) -> Any:
     made = field.default_factory
-    return made() if made in {set, frozenset} else field.default
+    return made() if makes_empty_set(made) else field.default
 
 
 def _is_array(described: inspect.Type) -> bool:

@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal, TypeAliasType, Union, get_args, get_
 from pydantic import AliasChoices, AliasPath, Json, TypeAdapter, ValidationError
 
 from conditional_writes.core.items import Item
-from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
+from conditional_writes.models.codecs import (
+    UNFIT_KEYS,
+    Codec,
+    Fields,
+    Unfit,
+    UnfitModel,
+    makes_empty_set,
+    with_whole_numbers,
+)
 from conditional_writes.models.value_checks import annotations_of, check_of, has_fields
 
 
@@ -75,7 +83,7 @@ def _fields(model: Any) -> Fields:
     for name, field in model.__pydantic_fields__.items():
         written = field.serialization_alias or name
         names.add(written)
-        default = field.default_factory() if field.default_factory in {set, frozenset} else field.default
+        default = field.default_factory() if makes_empty_set(field.default_factory) else field.default
         if default is None or default in (set(), frozenset()):
             defaults[written] = default
     computed = {each.info.alias or name for name, each in _computed(model).items()}
