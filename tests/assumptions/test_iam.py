@@ -12,8 +12,6 @@ from tests.assumptions.places import Place
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/Journal"
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:post:live"
 BUS = "arn:aws:events:us-east-1:123456789012:event-bus/outcomes"
-
-
 KINDS = {"dynamodb:LeadingKeys": "stringList", "lambda:InvokedViaFunctionUrl": "boolean"}
 """Of the values of a request's keys that are no text."""
 

@@ -73,6 +73,7 @@ LARGEST = Decimal(f"{38 * '9'}e88")
 """The largest number that DynamoDB holds."""
 EXACTLY = Context(prec=1000)
 """Has more digits than any sum, so that nothing is rounded."""
+_COUNTED_ALIKE = ("name", "of", "per", "time_zone")
 
 
 class UnknownType(Exception):
@@ -562,9 +563,6 @@ def _set(rule: State, account: State, posted_at: str) -> State:
         ):
             return each | plain
     return plain | {"used": Decimal(0), "period": _period(rule, posted_at), "set_at": posted_at}
-
-
-_COUNTED_ALIKE = ("name", "of", "per", "time_zone")
 
 
 def _period(rule: State, posted_at: str) -> str:

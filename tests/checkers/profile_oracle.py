@@ -16,6 +16,8 @@ from conditional_writes.upserts.clocks import clock
 
 type Path = tuple[str, ...]
 """The names from an attribute down to an entry, or to a map in which entries are."""
+EVERYTHING: Path = ()
+TIME = "2026-02-28T12:09:00.000000+00:00"
 
 
 class Write(NamedTuple):
@@ -27,9 +29,6 @@ class Write(NamedTuple):
     path: Path
     value: Any
     time: datetime
-
-
-EVERYTHING: Path = ()
 
 
 def live_writes(writes: Iterable[Write]) -> list[Write]:
@@ -95,9 +94,6 @@ def most_bytes(writes: Iterable[Write], oldest: datetime, key_and_marks: Item) -
     for path, text in clocks.items():
         item[f"cw:as_of {json.dumps(path[:-1], ensure_ascii=False)}"][path[-1]] = text
     return item_bytes(item)
-
-
-TIME = "2026-02-28T12:09:00.000000+00:00"
 
 
 def removal_bytes(writes: Iterable[Write], oldest: datetime) -> int:

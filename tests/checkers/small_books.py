@@ -21,8 +21,6 @@ PAY = '{"transaction_id": "1", "account_id": "a", "amount": 50}'
 SPEND = '{"transaction_id": "2", "account_id": "a", "amount": -80}'
 TRANSFER = '{"type": "transfer", "transaction_id": "3", "from_account_id": "a", "to_account_id": "b", "amount": 20}'
 JUNK = "not JSON"
-
-
 HOLD = '{"type": "hold", "transaction_id": "hold", "account_id": "a", "amount": 30}'
 OF_HOLD = '"account_id": "a", "hold_id": "hold"'
 POST_IN_PART = f"""{{"type": "post_hold", "transaction_id": "posting", {OF_HOLD}, "amount": 10, "final": false,
@@ -31,8 +29,6 @@ VOID = f'{{"type": "void_hold", "transaction_id": "void", {OF_HOLD}}}'
 REVERSE_TRANSFER = """{"type": "reverse", "transaction_id": "back", "account_id": "b", "of_account_id": "a",
  "of_transaction_id": "3", "amount": 5}"""
 EXPIRE = f'{{"type": "expire_hold", "transaction_id": "expiry", {OF_HOLD}, "as_of": "2026-03-01T00:00:00Z"}}'
-
-
 type Rules = Callable[[TransactionMessage, Sequence[Account | None], Context], Sequence[Decision]]
 
 

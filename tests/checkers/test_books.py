@@ -43,6 +43,8 @@ MESSAGES: list[TransactionMessage] = [
     Transaction(transaction_id="2", account_id="d", amount=Decimal("0.4")),
     Transaction(transaction_id="3", account_id="d", amount=Decimal("0.4")),
 ]
+HELD, REVERSED = 3, 5
+"""The places of the entries in a's journal."""
 
 
 def books_of_transfers() -> Books:
@@ -53,10 +55,6 @@ def books_of_holds() -> Books:
     """Account a: a hold posted in part and voided, one that is open, and a transfer reversed in part."""
     another = HOLD.replace('_id": "hold"', '_id": "another"').replace("30", "5")
     return post(Books({}, {}), OPEN_A, OPEN_B, PAY, TRANSFER, HOLD, POST_IN_PART, REVERSE_TRANSFER, VOID, another)
-
-
-HELD, REVERSED = 3, 5
-"""The places of the entries in a's journal."""
 
 
 def test_sound_books_have_no_violation() -> None:

@@ -39,6 +39,12 @@ REASON_CODES = {*ReasonCode, *GivenUp} - {ReasonCode.NOT_A_MAP, ReasonCode.ITEM_
 NOW = datetime(2026, 11, 22, 14, 30, tzinfo=UTC)
 
 type Event = dict[str, Any]
+balances = (exact_numbers() | st.just(Decimal(0))).map(normalized)
+NEVER_ZERO = {"HoldPosted", "TransactionReversed"}
+"""The detail types whose amount is never 0; that of an interest may be."""
+id_fields = st.sampled_from(["transaction_id", "account_id", "from_account_id", "to_account_id"])
+any_ids = st.dictionaries(id_fields, ids | st.integers())
+SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
 
 
 def delivered(event: OutcomeEvent) -> Event:
@@ -67,11 +73,6 @@ def entry_of(
 def told(*arguments: Any, **fields: Any) -> Event:
     """The event of `entry_of` these arguments."""
     return delivered(outcome_event(entry_item(entry_of(*arguments, **fields))))
-
-
-balances = (exact_numbers() | st.just(Decimal(0))).map(normalized)
-NEVER_ZERO = {"HoldPosted", "TransactionReversed"}
-"""The detail types whose amount is never 0; that of an interest may be."""
 
 
 @st.composite
@@ -105,10 +106,6 @@ def test_the_event_of_each_entry_fits_its_schema_and_says_the_same_each_time(ent
     assert outcome_event(from_the_stream) == outcome_event(item)
     assert problems(event) == outcomes.violations([entry], [event, event]) == []
     Draft202012Validator(schema("outcome")).validate(event)
-
-
-id_fields = st.sampled_from(["transaction_id", "account_id", "from_account_id", "to_account_id"])
-any_ids = st.dictionaries(id_fields, ids | st.integers())
 
 
 @given(
@@ -145,9 +142,6 @@ def test_the_schemas_have_what_the_code_has() -> None:
     assert set(details[1]["reason_code"]["examples"]) == REASON_CODES
     for detail in details:
         assert detail["schema_version"]["const"] == outcome_events.SCHEMA_VERSION
-
-
-SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
 
 
 @pytest.mark.parametrize("name", TRANSACTION_TYPES)

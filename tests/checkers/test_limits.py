@@ -28,6 +28,10 @@ from tests.support.strategies import ZONES
 BEGIN = datetime(2026, 3, 27, tzinfo=UTC)
 """Clocks go forward on the 29th in Paris. A month ends on the 31st, on another day in each zone."""
 amounts = st.integers(1, 60).map(Decimal)
+KINDS = ["pay", "pay", "transfer", "compound", "hold", "post", "void", "reverse", "reverse", "set"]
+in_fewer_examples = settings(max_examples=settings().max_examples // 2)
+"""Each is a history of many messages."""
+type History = list[tuple[TransactionMessage, datetime]]
 
 
 @st.composite
@@ -37,9 +41,6 @@ def limits(draw: st.DrawFn) -> Limit:
     is_number = draw(st.integers(0, 4)) == 0
     value = {"number": Decimal(draw(st.integers(0, 9)))} if is_number else {"amount": draw(amounts) * 3}
     return Limit(name=name, of=of, per=per, time_zone=zone, **value)
-
-
-KINDS = ["pay", "pay", "transfer", "compound", "hold", "post", "void", "reverse", "reverse", "set"]
 
 
 @st.composite
@@ -130,13 +131,6 @@ def _spent(entries: Sequence[JournalEntry], rule: Limit, since: int, last: int) 
 def _period(rule: Limit, entry: JournalEntry) -> str:
     there = datetime.fromisoformat(entry.outcome.posted_at).astimezone(ZoneInfo(str(rule.time_zone)))
     return f"{there:%Y-%m-%d}" if rule.per is Per.DAY else f"{there:%Y-%m}"
-
-
-in_fewer_examples = settings(max_examples=settings().max_examples // 2)
-"""Each is a history of many messages."""
-
-
-type History = list[tuple[TransactionMessage, datetime]]
 
 
 def books_after(history: History, *first: TransactionMessage) -> Books:

@@ -65,6 +65,7 @@ WITHOUT_A_RULE = "XTS"
 AT_ANY_TIME = Context(posted_at=oracle.LONG_AGO)
 in_fewer_examples = settings(max_examples=settings().max_examples // 3)
 """Each is a day of many messages."""
+ACCOUNTS = {f"{currency}-{number}": currency for currency in ("EUR", "JPY", "KWD") for number in range(8)}
 
 
 @st.composite
@@ -146,9 +147,6 @@ def agreed(messages: Sequence[TransactionMessage], seen: set[tuple[str, str]]) -
         seen.add((request["type"], expected[0].reason or "POSTED"))
         yield books
     assert violations(books) == []
-
-
-ACCOUNTS = {f"{currency}-{number}": currency for currency in ("EUR", "JPY", "KWD") for number in range(8)}
 
 
 @st.composite

@@ -20,6 +20,7 @@ ENTRIES = post(Books({}, {}), OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, REVERSE_TRAN
 OPENED, PAID, REJECTED, SENT, REVERSED = range(5)
 """The places of a's entries."""
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+type Plant = Callable[[list[dict[str, Any]]], object]
 
 
 def delivered(event: OutcomeEvent) -> dict[str, Any]:
@@ -39,9 +40,6 @@ def test_sound_events_have_no_violation_and_may_come_twice_in_any_order() -> Non
 def test_the_checker_knows_each_type_of_request_that_the_oracle_knows() -> None:
     unknown = POSTED_EVENTS.keys() ^ oracle.ACCOUNT_FIELDS.keys()
     assert not unknown, "not in the table of detail types of docs/events.md, or not in tests/checkers/oracle.py"
-
-
-type Plant = Callable[[list[dict[str, Any]]], object]
 
 
 def _change(number: int, **changes: Any) -> Plant:

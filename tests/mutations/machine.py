@@ -39,6 +39,9 @@ GENERATES = 0x20 | 0x80 | 0x100 | 0x200
 
 type Lines = Mapping[str, frozenset[int]]
 """By file."""
+type _Name = tuple[str, str, int]
+BROKEN = 3
+"""The exit status of a fork whose tests couldn't be run at all."""
 
 
 class Reach(NamedTuple):
@@ -221,9 +224,6 @@ def _change_imported(changed: Callable[[CodeType], CodeType]) -> None:
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
 
-type _Name = tuple[str, str, int]
-
-
 def _codes(code: CodeType) -> dict[_Name, CodeType]:
     """The code and all code within it, by file, name and line."""
     found = {(code.co_filename, code.co_qualname, code.co_firstlineno): code}
@@ -247,10 +247,6 @@ def _swapped(mutant: Mutant | Breakage, functions: Iterable[FunctionType]) -> Ma
             return None
         swapped[function] = new
     return swapped
-
-
-BROKEN = 3
-"""The exit status of a fork whose tests couldn't be run at all."""
 
 
 class _Fork(NamedTuple):

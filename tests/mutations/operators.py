@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 type Function = ast.FunctionDef | ast.AsyncFunctionDef
 type Operator = Callable[[Any], Iterable[ast.AST]]
+UNCLAIMED = ("__str__", "__repr__")
 
 
 class _Place(NamedTuple):
@@ -112,9 +113,6 @@ def _places(tree: ast.Module) -> Iterator[_Place]:
     for name, function in _functions(tree, ""):
         for position, statement in enumerate(function.body):
             yield from _in_node(name, statement, function, "body", position, statement)
-
-
-UNCLAIMED = ("__str__", "__repr__")
 
 
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:

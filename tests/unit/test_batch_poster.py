@@ -59,6 +59,9 @@ from tests.support.strategies import messages_of, that_refer
 from tests.unit.stubs import Stubbed
 from workers.queue_messages import Again, Dead, Done
 
+ABC = {TABLES.account_key(name): None for name in ("a", "b", "c")}
+PAIRS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=2, unique=True)
+
 
 def test_another_payload_under_the_same_id_is_refused_and_names_the_fields() -> None:
     plan = fold([opening(), payment(5), payment(6, currency="EUR")])
@@ -218,9 +221,6 @@ def test_a_transfer_goes_into_the_next_commit_where_only_one_of_its_entries_woul
     assert items == folded_in_batches([payment(50), *transfers], ALICE_AND_BOB, 1)[0]
 
 
-ABC = {TABLES.account_key(name): None for name in ("a", "b", "c")}
-
-
 def any_messages(ids: int, most: int) -> st.SearchStrategy[list[TransactionMessage]]:
     numbers = st.sampled_from([f"t-{number}" for number in range(ids)])
     return st.lists(messages_of(st.sampled_from(["a", "b", "c"]), numbers), max_size=most)
@@ -229,8 +229,6 @@ def any_messages(ids: int, most: int) -> st.SearchStrategy[list[TransactionMessa
 MESSAGES = (any_messages(12, 25) | that_refer(any_messages(24, 50))).map(
     lambda messages: [*(opening("-100", account_id=name) for name in ("a", "b", "c")), *messages]
 )
-
-
 in_fewer_examples = settings(max_examples=settings().max_examples // 3)
 """Each is a day of many messages."""
 
@@ -290,9 +288,6 @@ def groups_of(transactions: Sequence[TransactionMessage]) -> list[list[int]]:
     messages = list(map(message_of, transactions))
     groups = grouped_by_account(messages, lambda message: message.decoded.account_ids)
     return [[messages.index(message) for message in group] for group in groups]
-
-
-PAIRS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=2, unique=True)
 
 
 @given(st.lists(PAIRS, max_size=8))

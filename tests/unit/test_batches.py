@@ -35,6 +35,7 @@ QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/orders"
 DEAD_LETTER_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 RETENTION_SECONDS = 7 * 86_400
 MAXIMUM_WAITS = 4
+BATCH_OPERATIONS = ("send_message_batch", "change_message_visibility_batch", "delete_message_batch")
 
 
 class Code(StrEnum):
@@ -64,8 +65,6 @@ DONE = Done(Placed())
 WAITING = Waiting(Code.NO_SUCH_CUSTOMER, "no such customer")
 FAILED = Again.after(TimeoutError("timed out"))
 DEAD = Dead(Code.NOT_AN_ORDER, "sold out")
-
-
 type Messages = Sequence[QueueMessage[Order]]
 type Handler = Callable[[Messages, Deadline], list[Measurement]]
 
@@ -471,9 +470,6 @@ def test_a_slow_table_of_attempts_returns_no_suspect_that_holds_up_nobody(
     monkeypatch.setattr(attempts_module, "write", slow(attempts_module.write, 2))
     assert working.process([*named("abcde", 3), *named(["new"])]) == [*"abcde"]
     assert working.process(named("abcde", 3)) == []
-
-
-BATCH_OPERATIONS = ("send_message_batch", "change_message_visibility_batch", "delete_message_batch")
 
 
 @pytest.mark.parametrize("work_seconds", [0.0, 90 - RESERVED_SECONDS - SETTLING_SECONDS + SLOWEST_CALL_SECONDS])

@@ -29,6 +29,15 @@ from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Unfit, UnfitMode
 from conditional_writes.models.kinds import codec_of
 from conditional_writes.models.table import laid_over
 
+KINDS = ("dataclass", "frozen dataclass with slots", "struct", "frozen struct", "pydantic")
+type Json = dict[str, Json] | list[Json] | str | int | None
+FLOAT = "is a float, and DynamoDB's numbers are exact decimals: make it a Decimal"
+OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it a list"
+ODD = datetime(1900, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))
+Moment = NewType("Moment", datetime)
+AS_ANOTHER = "and would come back as another type"
+FLOAT_IN_ANY = r"it.a\[0\]: 1.5 is a float, and DynamoDB's numbers are exact decimals: use Decimal\('1.5'\)"
+
 
 class Cabin(Enum):
     FIRST = "F"
@@ -188,9 +197,6 @@ def model_of(kind: str) -> tuple[Any, Any]:
             return pydantic.create_model("Model", **fields), nested
 
 
-KINDS = ("dataclass", "frozen dataclass with slots", "struct", "frozen struct", "pydantic")
-
-
 def through_dynamodb(codec: Codec[Any], model: Any) -> tuple[Item, Any]:
     item = from_dynamodb(to_dynamodb(codec.encode(model)))
     return item, codec.decode(item)
@@ -306,9 +312,6 @@ class Arrayed(msgspec.Struct, array_like=True):
     price: int
 
 
-type Json = dict[str, Json] | list[Json] | str | int | None
-
-
 class Plain:
     price: int
 
@@ -345,10 +348,6 @@ def dataclass_of(annotation: Any) -> Any:
 
 def pydantic_of(annotation: Any) -> Any:
     return pydantic.create_model("Model", it=(annotation, ...))
-
-
-FLOAT = "is a float, and DynamoDB's numbers are exact decimals: make it a Decimal"
-OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it a list"
 
 
 @pytest.mark.parametrize(
@@ -420,11 +419,6 @@ def test_an_item_that_does_not_fit_says_which_field_and_what_was_expected(model:
 def test_a_secret_in_a_model_is_named_when_it_is_saved() -> None:
     with pytest.raises(TypeError, match="is a secret, which pydantic would write as asterisks"):
         codec_of(pydantic_of(pydantic.SecretStr))[0].encode(pydantic_of(pydantic.SecretStr)(it="x"))
-
-
-ODD = datetime(1900, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))
-Moment = NewType("Moment", datetime)
-AS_ANOTHER = "and would come back as another type"
 
 
 class DeepSeat(Seat):
@@ -539,9 +533,6 @@ def test_a_model_that_would_be_loaded_as_another_is_not_written(model: Any, path
 
 def numbered(annotation: Any) -> Any:
     return dataclasses.make_dataclass("Model", [("number", int), ("it", annotation)])
-
-
-FLOAT_IN_ANY = r"it.a\[0\]: 1.5 is a float, and DynamoDB's numbers are exact decimals: use Decimal\('1.5'\)"
 
 
 @pytest.mark.parametrize(

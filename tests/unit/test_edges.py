@@ -28,6 +28,9 @@ from conditional_writes.upserts.tidying import clock_bytes, removed_bytes, tidie
 NO_CLIENT: Any = None
 RECORDS = Records(NO_CLIENT, "Records")
 AS_OF, LATER = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (1, 2))
+NAMES = [f"e-{number}" for number in range(500)]
+EMPTY_MAPS = {clocks_attribute((name,)): {} for name in NAMES}
+ONE_MAP = {"a": {}, clocks_attribute(("a",)): dict.fromkeys(NAMES, time_text(AS_OF))}
 
 
 def nothing(order: Any, observed: Observed) -> Plan[None]:
@@ -130,11 +133,6 @@ def test_what_is_tidied_has_no_removal_before_the_time_no_floor_before_it_and_no
     assert forgotten_bytes == 4 * clock_bytes(["gone"]) + clock_bytes(["n"]) == 4 * 38 + 35
     assert needed_bytes == removed_bytes(edit) == clock_bytes(["late", "now", "o"])
     assert edit._expected == {("a", "m"), ("b",)}  # An entry without a clock may come in between.
-
-
-NAMES = [f"e-{number}" for number in range(500)]
-EMPTY_MAPS = {clocks_attribute((name,)): {} for name in NAMES}
-ONE_MAP = {"a": {}, clocks_attribute(("a",)): dict.fromkeys(NAMES, time_text(AS_OF))}
 
 
 @pytest.mark.parametrize(("found", "requests"), [(ONE_MAP, 1), (EMPTY_MAPS, 11)], ids=["one map", "many maps"])

@@ -31,6 +31,9 @@ from tests.unit.stubs import Stubbed
 NO_CLIENT: Any = None
 RECORDS = Records(NO_CLIENT, "Records")
 TEN = timezone(timedelta(hours=10))
+FIFTY = {"a" * 255: 0} | {f"field_{number}": number for number in range(1, 50)}
+MANY = FIFTY | {"field_50": 50}
+UNNAMED = ["text", 7, ["a"], {1: "a"}, {"": "a"}, {"\ud800": 1, "a": 1}, {"a" * 256: 1}, MANY, None, date(2026, 1, 1)]
 
 
 class Colour(enum.Enum):
@@ -138,11 +141,6 @@ def test_a_hash_is_the_same_in_each_process() -> None:
 )
 def test_the_fields_of_a_model_are_those_of_its_dict(payload: Any) -> None:
     assert different(hashes(payload), hashes({"amount": 2, "text": "a"})) == ("amount", "note", "text")
-
-
-FIFTY = {"a" * 255: 0} | {f"field_{number}": number for number in range(1, 50)}
-MANY = FIFTY | {"field_50": 50}
-UNNAMED = ["text", 7, ["a"], {1: "a"}, {"": "a"}, {"\ud800": 1, "a": 1}, {"a" * 256: 1}, MANY, None, date(2026, 1, 1)]
 
 
 @pytest.mark.parametrize("payload", UNNAMED)

@@ -26,8 +26,6 @@ TABLE = {
     "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
     "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
 }
-
-
 CLIENT = Engine().client()
 """Of all orders: it is slow to make."""
 

@@ -47,6 +47,7 @@ FEW: list[dict[str, str]] = [{"Stage": "prod"}, {"Stage": "prod", "ProducerRoleA
 
 type Resources = dict[str, Any]
 type Rule = Callable[[Resources, dict[str, str]], Iterator[str]]
+NAMES = re.compile(r"(Table|Queue|Role|Alarm|Dashboard|Layer|LogGroup|ManagedPolicy|Backup(Vault|Plan))?Name")
 
 
 def of_kind(resources: Resources, kind: str) -> Iterator[tuple[str, Any]]:
@@ -128,9 +129,6 @@ def no_caller_of_a_url_can_write_the_event_that_names_its_caller(
             by_url = statement.get("Condition") == {"Bool": {"lambda:InvokedViaFunctionUrl": "true"}}
             if calls and by_url != ("PostTransactionsUrlState" in given):
                 yield f"{name}: lets invoke a function that believes its event, or refuses all calls"
-
-
-NAMES = re.compile(r"(Table|Queue|Role|Alarm|Dashboard|Layer|LogGroup|ManagedPolicy|Backup(Vault|Plan))?Name")
 
 
 def two_stacks_of_an_account_have_no_name_in_common(resources: Resources, _: dict[str, str]) -> Iterator[str]:

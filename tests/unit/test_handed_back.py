@@ -98,8 +98,6 @@ values = st.recursive(
     scalars | sets, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=10
 )
 items = st.dictionaries(names, values, max_size=5)
-
-
 ANSWERING = Answering()
 """One for all examples: making a client takes long."""
 

@@ -26,6 +26,7 @@ from tests.unit.test_messages_page import rows
 BEGIN = datetime(2025, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 PLACES = {"EUR": 2, "JPY": 0, "KWD": 3, "XTS": 2}
 """The last one has no rule for its amounts."""
+YEAR = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 
 
 class Account:
@@ -87,9 +88,6 @@ def test_whenever_it_is_charged_an_account_owes_what_the_oracle_says_to_the_unit
     oracle = oracle.until(timestamp(end), Fraction(balance), Fraction(1, 10**places))
     assert Fraction(account.balance) == Fraction(balance) - oracle.due
     assert account.is_sound()
-
-
-YEAR = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 
 
 @pytest.mark.parametrize("order", ["in time", "after an outage of three days", "each twice", "shuffled", "once"])

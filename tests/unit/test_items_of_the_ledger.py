@@ -21,8 +21,6 @@ from tests.support.samples import ALICE, CLOSED, NOW, SENDER, entry_of, payment,
 AFTER = replace(ALICE, version=8, posted_at=NOW)
 POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), AFTER)
 REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), AFTER)
-
-
 HOLDS = {"h-1": OpenHold(Decimal(7)), "\U0001f3e6": OpenHold(Decimal("0.5"), "2026-03-01T12:00:00+00:00")}
 HELD = replace(ALICE, held=Decimal("7.5"), holds=HOLDS, decimal_places=2)
 ACCOUNTS = {
@@ -34,6 +32,8 @@ ACCOUNTS = {
     "frozen": replace(ALICE, frozen=Frozen(credits=True)),
     "of a currency without decimals": replace(ALICE, decimal_places=0),
 }
+REVERSED = Reversed("alice", "t-1", Decimal("12.5"), 2, "r-2", 9)
+REDRIVEN = Sender(SENDER.sent, Sent("AROAEXAMPLE:shop", "m-0", "2026-01-30T12:00:00.000+00:00"))
 
 
 @pytest.mark.parametrize("account", ACCOUNTS.values(), ids=ACCOUNTS)
@@ -64,9 +64,6 @@ NO_HOLDS: list[tuple[object, str]] = [
 def test_a_damaged_hold_is_refused_with_a_sentence(holds: object, sentence: str) -> None:
     with pytest.raises((KeyError, TypeError, ValueError), match=re.escape(sentence)):
         account_from_item(account_item(HELD) | {"holds": holds})
-
-
-REVERSED = Reversed("alice", "t-1", Decimal("12.5"), 2, "r-2", 9)
 
 
 def test_an_item_gives_back_what_was_reversed() -> None:
@@ -121,9 +118,6 @@ def test_each_entry_of_a_transaction_names_the_same_accounts_in_the_same_order(
     entry = entry_of(message, outcome, account_id)
     assert entry.account_ids == expected
     assert entry.home_entry_id == EntryId(expected[0], message.transaction_id)
-
-
-REDRIVEN = Sender(SENDER.sent, Sent("AROAEXAMPLE:shop", "m-0", "2026-01-30T12:00:00.000+00:00"))
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)

@@ -34,6 +34,7 @@ ALLOWED = {
 }
 """The packages that each library may import beside the standard library."""
 ALLOWED_IN_FUNCTIONS = {"ledger", "workers", "conditional_writes", "aws_lambda_powertools"}
+TESTING = LIBRARIES["conditional_writes"] / "testing"
 
 
 @functools.cache
@@ -128,9 +129,6 @@ def test_the_librarys_modules_import_in_no_circle() -> None:
 def test_teller_uses_three_packages_of_the_library_and_no_other() -> None:
     paths = [path for name in ("workers", "ledger") for path in modules(LIBRARIES[name])] + FUNCTIONS
     assert {package_of(name) for path in paths for name in imported_of_the_library(path)} == TELLERS
-
-
-TESTING = LIBRARIES["conditional_writes"] / "testing"
 
 
 def test_only_tests_import_the_engine_for_tests() -> None:

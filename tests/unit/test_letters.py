@@ -31,6 +31,10 @@ SENT = "2026-02-28T12:00:00.250+00:00"
 DAMAGES: list[dict[str, Any]] = [{"sent_by": "\u202e"}, {"message_id": "m m"}, {"message_id": ["m"]}]
 DAMAGES += [{"sent_at": "yesterday"}, {"sent_at": "0001-01-01T00:00:00+23:00"}, {"request_id": None}]
 ORIGIN = json.dumps({"sent_by": "AROAEXAMPLE:shop", "message_id": "m-1", "sent_at": SENT, "request_id": "r-1"})
+ERASURE = '{"type": "erase_profile", "account_id": "a"}'
+SENT_AS_OF = f', "as_of": "{SENT}"}}'
+SPELLED = '{"account_id":"a", "path":["p"], "entries":{"n":1.500e2, "m":12345678901234567890.10}}'
+GOOD = '{"transaction_id": "t", "account_id": "a", "amount": 1.50}'
 
 
 def letter(body: str, queue: QueueName = QueueName.TRANSACTIONS, message_id: str = "l-1", **attributes: str) -> Letter:
@@ -67,13 +71,6 @@ def test_an_origin_that_cannot_be_read_is_none(origin: str) -> None:
 
 def update(**fields: Any) -> str:
     return json.dumps({"account_id": "a", "path": ["p"], "entries": {"n": 1}, **fields})
-
-
-ERASURE = '{"type": "erase_profile", "account_id": "a"}'
-
-
-SENT_AS_OF = f', "as_of": "{SENT}"}}'
-SPELLED = '{"account_id":"a", "path":["p"], "entries":{"n":1.500e2, "m":12345678901234567890.10}}'
 
 
 @pytest.mark.parametrize(
@@ -114,9 +111,6 @@ def test_lines_that_are_left_alone_change_no_body(bodies: list[str]) -> None:
     text = lines_of(letters.values())
     assert text.count("\n") == len(letters)
     assert changed_bodies(text, letters) == {}
-
-
-GOOD = '{"transaction_id": "t", "account_id": "a", "amount": 1.50}'
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,11 @@ OFTEN = {"name": "often", "of": "debits", "per": "day", "number": 3} | PARIS
 SINGLE = {"name": "single", "of": "debits", "per": "transaction", "amount": 40}
 IN = {"name": "in", "of": "credits", "per": "month", "amount": 50} | PARIS
 CEILING = {"name": "ceiling", "of": "balance", "amount": 1010}
+FREEZE = freeze(credits=False)
 
 
 def setting(*limits: dict[str, Any], number: int = 1) -> Body:
     return {"type": "set_limits", "transaction_id": f"l-{number}", "account_id": "alice", "limits": list(limits)}
-
-
-FREEZE = freeze(credits=False)
 
 
 def after(*steps: Body | str) -> Books:

@@ -42,7 +42,6 @@ app.metrics.add_metric("Counted", "Count", 1)
 app.metrics.flush_metrics()
 """
 
-
 IN_FORKS = f"""
 import json, os, sys
 import aws_lambda_powertools, boto3, msgspec
@@ -56,9 +55,8 @@ for folder, environment in json.loads(sys.argv[1]):
         sys.exit()
     assert os.waitstatus_to_exitcode(os.wait()[1]) == 0, (folder, environment)
 """
-
-
 WITH_A_BATCH = {"process_transactions": {"Posted", "ReturnedToQueue", "ColdStart"}}
+CASES = [*(("process_transactions", level) for level in LEVELS), *((folder, "ERROR") for folder in FOLDERS)]
 
 
 def environment_of(folder: str, level: str) -> dict[str, str]:
@@ -96,9 +94,6 @@ def lines() -> dict[tuple[str, str], list[dict[str, Any]]]:
 def metrics_of(lines_of_case: list[dict[str, Any]]) -> set[str]:
     directives = [each for line in lines_of_case if "_aws" in line for each in line["_aws"]["CloudWatchMetrics"]]
     return {metric["Name"] for directive in directives for metric in directive["Metrics"]}
-
-
-CASES = [*(("process_transactions", level) for level in LEVELS), *((folder, "ERROR") for folder in FOLDERS)]
 
 
 def test_no_log_level_silences_a_metric_and_lines_are_those_of_the_level_with_times_that_lambda_reads() -> None:

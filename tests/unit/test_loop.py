@@ -38,6 +38,9 @@ from tests.unit.stubs import Stubbed
 
 COUNTER, EVENT = key("Counters", counter_id="c-1"), key("Events", event_id="e-1")
 FIRST_ID, SECOND_ID = (uuid.UUID(int=number).hex for number in (1, 2))
+NO_ERROR = {"Code": "None"}
+TIMING = pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+IN_PROGRESS = ("transact_write_items", "TransactionInProgressException")
 
 
 def count_up(observed: Observed) -> Plan[int]:
@@ -73,9 +76,6 @@ def failed(item: Item | None) -> dict[str, Any]:
 def counted(dynamodb: Stubbed, plan: Callable[..., Plan[Any]] = count_up, deadline: Deadline | None = None) -> Any:
     """What becomes of the plan from version 7 on."""
     return write(dynamodb.client, plan, {COUNTER: at(7)}, deadline or plenty())
-
-
-NO_ERROR = {"Code": "None"}
 
 
 @pytest.fixture(autouse=True)
@@ -130,9 +130,6 @@ def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(dynamodb: 
     assert len(plans) == 2
 
 
-TIMING = pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
-
-
 @TIMING
 def test_if_only_the_timing_was_bad_the_same_is_sent_with_a_fresh_token(
     dynamodb: Stubbed, clock: Clock, code: str
@@ -161,9 +158,6 @@ def test_a_cancellation_after_a_try_without_an_answer_leaves_the_token_as_it_is(
     assert counted(dynamodb, count_event)[:2] == (8, 2)
     tokens = [sent["ClientRequestToken"] for sent in dynamodb.parameters]
     assert tokens == [FIRST_ID, FIRST_ID, FIRST_ID]
-
-
-IN_PROGRESS = ("transact_write_items", "TransactionInProgressException")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ GOOD = '{"transaction_id": "t", "account_id": "a", "amount": 1}'
 ERASURE = '{"type": "erase_profile", "account_id": "a"}'
 UPDATE = '{"account_id": "a", "path": ["p"], "entries": {"n": 1}}'
 TRANSACTIONS, PROFILES = MessageQueue.TRANSACTIONS, MessageQueue.PROFILES
+BEGINNING = Place("abc", {"transactions": "https://q"})
+URLS = {TRANSACTIONS: "https://t", PROFILES: "https://p"}
 
 
 def written(directory: Path, *lines: str | bytes) -> Path:
@@ -73,9 +75,6 @@ def test_a_line_that_is_wrong_is_named(tmp_path: Path, line: str | bytes, proble
     assert found.bytes == (tmp_path / "messages.jsonl").stat().st_size
 
 
-BEGINNING = Place("abc", {"transactions": "https://q"})
-
-
 def test_a_place_is_read_as_it_was_written_and_is_gone_when_it_is_removed(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     assert read_place(file, BEGINNING) == BEGINNING
@@ -123,9 +122,6 @@ class Queues:
             return {"Failed": [{"Id": entry["Id"], "Code": "Refused"} for entry in Entries]}
         self.bodies[QueueUrl] += [entry["MessageBody"] for entry in Entries]
         return {}
-
-
-URLS = {TRANSACTIONS: "https://t", PROFILES: "https://p"}
 
 
 def payments(number: int) -> list[str]:

@@ -242,7 +242,6 @@ def test_a_jobs_own_message_is_valid_whoever_sends_it_and_whatever_its_rate(mess
 
 reason_of = functools.partial(refusals.reason_of, decode)
 
-
 HOSTILE = {
     "a zero with a huge exponent": transaction_body(amount='"0e999999999"'),
     "a bare zero with a huge exponent": transaction_body(amount="0e999999999"),

@@ -21,6 +21,7 @@ from tests.support.samples import ALICE, hold, importing
 from tests.support.strategies import ids
 
 MONTH_END = datetime(2026, 3, 1, tzinfo=UTC)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def test_a_charge_is_made_of_the_account_and_the_months_end_alone() -> None:
@@ -60,9 +61,6 @@ def test_any_charge_gets_past_the_door(account_id: str, day: datetime) -> None:
 def test_the_last_months_end_is_in_utc() -> None:
     assert last_month_end(datetime.fromisoformat("2026-03-01T01:30:00+02:00")) == datetime(2026, 2, 1, tzinfo=UTC)
     assert last_month_end(MONTH_END) == MONTH_END
-
-
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def test_a_message_is_made_of_the_account_the_hold_and_its_expiry_alone() -> None:

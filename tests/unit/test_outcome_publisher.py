@@ -22,6 +22,9 @@ from workers.invocation import RESERVED_SECONDS
 from workers.stream_records import records_of
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/outcomes-dead"
+KEY = {"account_id": {"S": "alice"}, "transaction_id": {"S": "t-2"}}
+OLD = KEY | {"amount": {"N": "1"}, "status": {"S": "POSTED"}}
+NEW = KEY | {"amount": {"N": "1000000"}, "x": {"B": "eA=="}}
 
 
 @pytest.fixture
@@ -98,11 +101,6 @@ def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
     assert published.failures == [None, None, reason, f"an entry before it isn't published: {reason}"]
     assert (published.number, published.dead_lettered) == (1, 1)
     assert [body["republish"]["from_version"] for body, *_ in letters(sqs)] == [1]
-
-
-KEY = {"account_id": {"S": "alice"}, "transaction_id": {"S": "t-2"}}
-OLD = KEY | {"amount": {"N": "1"}, "status": {"S": "POSTED"}}
-NEW = KEY | {"amount": {"N": "1000000"}, "x": {"B": "eA=="}}
 
 
 def changed(*records: dict[str, Any]) -> list[ChangedEntry]:

@@ -11,6 +11,7 @@ from tests.support.strategies import times
 
 AT = datetime.fromisoformat(NOW)
 MILLISECOND = timedelta(milliseconds=1)
+TOO_FAR = ["2026-01-31T12:05+14:00", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00"]
 
 
 def posted(after: timedelta, account: Account = ALICE) -> Account:
@@ -23,9 +24,6 @@ def test_it_is_the_last_ones_if_another_workers_clock_is_ahead(ahead: timedelta)
     assert posting_time(AT, [posted(ahead)]) == timestamp(AT + ahead)
     assert posting_time(AT, [ALICE, posted(ahead)]) == timestamp(AT + ahead)
     assert posting_time(AT, [posted(ahead), posted(MILLISECOND, BOB)]) == timestamp(AT + ahead)
-
-
-TOO_FAR = ["2026-01-31T12:05+14:00", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00"]
 
 
 @pytest.mark.parametrize("last", ["", "yesterday", "2026-01-31T12:00:00.5", "2026-01-31T12:05", *TOO_FAR])

@@ -34,6 +34,7 @@ VALUES = "values, those inside of others too, expected at most 5,000"
 IN_UTC = "expected a time between the years 1 and 9999 in UTC"
 TYPE = "expected erase_profile, or none for an update"
 TIME = 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"'
+encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def names(number: int) -> str:
@@ -188,9 +189,6 @@ def test_any_number_that_is_accepted_can_be_written(number: Decimal) -> None:
     for spelling in (f"{number}", f"{number:f}"):
         entries = decode(profile_body(entries=f'{{"n": {spelling}}}')).entries
         assert from_dynamodb(to_dynamodb(entries)) == {"n": number}
-
-
-encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 @given(profile_updates())

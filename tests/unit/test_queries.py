@@ -23,13 +23,11 @@ from conditional_writes.core.items import to_dynamodb
 from tests.unit.stubs import Stubbed
 
 OF_C_1 = equals("customer_id", "c-1")
+NOT_OF_A_KEY = r"Orders: a query's condition is made of equals, .* joined by &: put '.*' into `matching`"
 
 
 def orders(client: Any = None) -> VersionedTable:
     return VersionedTable(client, "Orders", "customer_id", "order_id")
-
-
-NOT_OF_A_KEY = r"Orders: a query's condition is made of equals, .* joined by &: put '.*' into `matching`"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
 COUNTS = [None, 1, "", "0", "-1", "x", "1.0", "\u0661", "9999999", "1\n"]
 TIMES = [None, 1, "", "-1", "1e3", "9" * 15, "9" * 5_000]
 ATTRIBUTES = [None, "x", {}, {"dataType": "String"}, {"dataType": "Binary", "binaryValue": "%"}, {"stringValue": "x"}]
+WAITED = Attempt(waits=1, waited_at=2)
 
 
 def with_attribute(name: str, value: object) -> dict[str, Any]:
@@ -77,9 +78,6 @@ def test_a_record_without_an_id_cannot_be_told_from_the_others(unnamed: Any) -> 
 def test_an_event_that_is_none_of_sqs_says_what_is_missing(event: Any) -> None:
     with pytest.raises(NotAnSqsEvent, match=r"^Records: expected a list of SQS's records$"):
         messages_of(event)
-
-
-WAITED = Attempt(waits=1, waited_at=2)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from tools.teller.operator import Operator
 from tools.teller.redriving import redrive
 
 pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
+MISSING = {"account_id": "a", "from_version": 2, "to_version": 3, "reason": "no entry"}
+UNKNOWN = {"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}
 
 
 class Queues:
@@ -230,10 +232,6 @@ def test_the_message_of_a_job_is_sent_to_its_queue_for_a_run_whatever_its_time()
     assert message["QueueUrl"] == "ExpireHoldsQueueUrl"
     assert json.loads(message["MessageBody"]) == {"job": "expire_holds", "scheduled_time": "then", "force": True}
     assert queues.letters == {}
-
-
-MISSING = {"account_id": "a", "from_version": 2, "to_version": 3, "reason": "no entry"}
-UNKNOWN = {"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ DEAD = Dead(ReasonCode.INVALID_MESSAGE, "amount: expected a decimal number")
 BODY = '{"transaction_id": "t-1", "account_id": "alice", "amount": "secret"}'
 
 type Message = QueueMessage[TransactionMessage]
+KILLED = Dead(GivenUp.FUNCTION_KILLED, "killed")
+UNKNOWN = ["junk", "[]", '{"transaction_id": "t-1"}', '{"account_id": "a"}', BODY.replace("t-1", r"\ud800")]
 
 
 @pytest.fixture
@@ -143,10 +145,6 @@ def test_a_refused_message_under_anothers_key_is_not_recorded(records: RefusalRe
     _, key = EntryId.on("bob", "alice", "t-2")
     records.write(dead(message(BODY.replace("t-1", key), content=None)), plenty())
     assert empty_dynamodb.operations == []
-
-
-KILLED = Dead(GivenUp.FUNCTION_KILLED, "killed")
-UNKNOWN = ["junk", "[]", '{"transaction_id": "t-1"}', '{"account_id": "a"}', BODY.replace("t-1", r"\ud800")]
 
 
 @pytest.mark.parametrize("refused", [*map(message, UNKNOWN), message(disposition=KILLED, was_processed=False)])

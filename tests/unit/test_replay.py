@@ -17,6 +17,9 @@ from tests.support.replaying import mismatches
 from tests.support.samples import NOW, opening, payment
 
 AT = datetime.fromisoformat(NOW)
+OCCURRED_AT = datetime(2026, 1, 1, 9, tzinfo=UTC)
+FULL = replace(payment(5), description="Rent for March", metadata={"shop": "green"}, occurred_at=OCCURRED_AT)
+NO_AMOUNT = {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": []}
 
 
 def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> tuple[Account, list[JournalEntry]]:
@@ -29,10 +32,6 @@ def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> 
 
 def found(account: Account, entries: Sequence[JournalEntry], now: datetime = AT) -> list[str]:
     return [f"{each.what}: {each.sentence}" for each in mismatches(account, entries, now)]
-
-
-OCCURRED_AT = datetime(2026, 1, 1, 9, tzinfo=UTC)
-FULL = replace(payment(5), description="Rent for March", metadata={"shop": "green"}, occurred_at=OCCURRED_AT)
 
 
 def test_an_entry_in_another_currency_than_its_account_is_found() -> None:
@@ -82,9 +81,6 @@ def test_a_changed_account_is_described_by_what_was_changed(changes: dict[str, A
 def test_an_account_without_a_journal_is_described_so() -> None:
     account, _ = journal_of(opening())
     assert found(replace(account, version=0), []) == ["changed account: the journal has no entry"]
-
-
-NO_AMOUNT = {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": []}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ from tests.support.strategies import exact_rates, messages_of, numbered, that_re
 WHOSE = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
 EVERYDAY = messages_of(*WHOSE)
 EXTREME = messages_of(*WHOSE, exact_numbers(), exact_numbers().map(lambda number: -abs(number)), exact_rates())
+REASONS = "OVERDRAFT_LIMIT CURRENCY_MISMATCH ACCOUNT_CLOSED BALANCE_OUT_OF_RANGE HOLD_NOT_OPEN HOLD_EXCEEDED"
+UNTIL = "2026-05-01T00:00:00+00:00"
 
 
 def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.SearchStrategy[list[TransactionMessage]]:
@@ -106,9 +108,6 @@ def test_books_with_repeated_reversals_and_open_holds_are_sound() -> None:
     assert ledger.mismatches() == []
     assert (len(ledger.entries), len(ledger.reversals)) == (50, 7)
     assert ledger.accounts["alice"].open_holds == {"h-1": OpenHold(Decimal(15), "2026-05-01T00:00:00+00:00")}
-
-
-REASONS = "OVERDRAFT_LIMIT CURRENCY_MISMATCH ACCOUNT_CLOSED BALANCE_OUT_OF_RANGE HOLD_NOT_OPEN HOLD_EXCEEDED"
 
 
 @pytest.mark.parametrize("by", [None, "alice", "bob"])
@@ -219,9 +218,6 @@ def test_an_amount_of_more_decimals_than_the_account_has_is_found() -> None:
         " as many as EUR has",
         "decimal_places is none, the journal gives 2",
     ]
-
-
-UNTIL = "2026-05-01T00:00:00+00:00"
 
 
 def held(remaining: str, until: str | None = None, hold_id: str = "h-1") -> dict[str, OpenHold]:

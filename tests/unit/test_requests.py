@@ -14,16 +14,14 @@ from conditional_writes.core.items import from_dynamodb
 from conditional_writes.core.requests import as_request
 
 ORDER = key("Orders", order_id="o-1")
+RESERVED = "status"
+HOSTILE = [RESERVED, "a.b", "a-b", "x[0]", "{}", "[]", "#0", ":0", "= :0 OR attribute_exists(order_id)"]
 
 
 def test_an_addition_that_makes_a_version_leaves_its_id() -> None:
     request = as_request(Update(ORDER, {}, added={"version": 1}, makes_version=True), "write-1")
     assert request["ExpressionAttributeNames"] == {"#0": "cw:version_id", "#1": "version"}
     assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #0 <> :0"
-
-
-RESERVED = "status"
-HOSTILE = [RESERVED, "a.b", "a-b", "x[0]", "{}", "[]", "#0", ":0", "= :0 OR attribute_exists(order_id)"]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

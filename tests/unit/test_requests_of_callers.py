@@ -19,6 +19,8 @@ from ledger.core.republish_requests import (
 )
 
 STATEMENT = {"read": "statement", "account_id": "alice"}
+ALICE = {"account_id": "alice"}
+SINCE = {"from": "2026-03-01T00:00:00Z"}
 
 
 def test_times_are_in_utc() -> None:
@@ -80,10 +82,6 @@ almost_requests = st.builds(
 def test_any_json_is_a_request_or_is_refused(event: Any) -> None:
     with contextlib.suppress(InvalidMessage):
         decode_request(json.loads(json.dumps(event)))
-
-
-ALICE = {"account_id": "alice"}
-SINCE = {"from": "2026-03-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(

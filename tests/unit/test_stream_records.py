@@ -8,6 +8,9 @@ from tools.local_aws.functions import SAMPLE_JOURNAL, record, stream_record
 from workers.stream_records import NotAStreamEvent, StreamRecord
 from workers.stream_records import records_of as records_of_table
 
+OF_ANOTHER = f"Records[1]: expected a record of the stream of the table {SAMPLE_JOURNAL}"
+INCOMPLETE = "Records[1]: expected an eventName, a SequenceNumber and Keys, and of an INSERT a NewImage"
+
 
 def records_of(event: Any) -> list[StreamRecord]:
     return records_of_table(event, SAMPLE_JOURNAL)
@@ -37,10 +40,6 @@ def without(field: str) -> dict[str, Any]:
     of_a_stream["dynamodb"].pop(field, None)
     of_a_stream.pop(field, None)
     return of_a_stream
-
-
-OF_ANOTHER = f"Records[1]: expected a record of the stream of the table {SAMPLE_JOURNAL}"
-INCOMPLETE = "Records[1]: expected an eventName, a SequenceNumber and Keys, and of an INSERT a NewImage"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ ENTRY = {"state": "rejected", "entry": {"reason": "ACCOUNT_CLOSED"}, "refusal": 
 POSTED = {"state": "posted", "entry": {"reason": None}, "refusal": None}
 REFUSED = {"state": "refused", "entry": None, "refusal": {"reason": "body: expected less"}}
 UNKNOWN = {"state": "unknown", "entry": None, "refusal": None}
+DAY = {"name": "day", "of": "debits", "per": "day", "time_zone": "Europe/Paris"}
 
 
 def run(command: str, *answers: dict[str, Any], typed: str | None = None) -> tuple[list[dict[str, Any]], str, int]:
@@ -54,9 +55,6 @@ def test_an_outcome_other_than_posted_is_the_exit_status_1(answer: dict[str, Any
 def test_what_cannot_be_meant_sends_nothing(options: str) -> None:
     sent, _, status = run(f"freeze acc-1 {options}")
     assert (sent, status) == ([], 2)
-
-
-DAY = {"name": "day", "of": "debits", "per": "day", "time_zone": "Europe/Paris"}
 
 
 def test_limits_are_sent_as_they_are_in_the_file() -> None:

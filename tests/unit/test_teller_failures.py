@@ -22,6 +22,8 @@ from tools.teller.failures import Failure, WrongUse, failure_of
 from tools.teller.operator import Operator
 from tools.teller.processes import processes
 
+FULL = Path("/dev/full")
+
 
 @pytest.fixture(autouse=True)
 def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +72,6 @@ def test_an_answer_that_nobody_reads_is_no_failure_of_a_file(monkeypatch: pytest
     monkeypatch.setattr(prove, "proof_of", mock.Mock(side_effect=BrokenPipeError(errno.EPIPE, "Broken pipe")))
     ended = CliRunner().invoke(app, ["prove", "a", "t"], catch_exceptions=False)
     assert (ended.stderr, ended.exit_code) == ("", 1)
-
-
-FULL = Path("/dev/full")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")

@@ -10,6 +10,8 @@ from tools.teller.failures import Failure, NotFound, WrongUse
 from tools.teller.outcomes import ended_by_signals, request
 from tools.teller.republishing import publish_again
 
+MIDNIGHT = "2026-11-22T00:00:00+00:00"
+
 
 class Function:
     """A deployment whose function gives these answers, in turn. An answer may be the error to raise."""
@@ -53,9 +55,6 @@ def test_a_failure_on_the_way_says_what_was_published_and_how_to_go_on() -> None
         again(Function(answer(1, 2), {"error": {"code": "UNREADABLE", "reason": "balance: none"}}))
     with pytest.raises(NotFound, match="no account"):
         again(Function({"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a' has been opened"}}))
-
-
-MIDNIGHT = "2026-11-22T00:00:00+00:00"
 
 
 @pytest.mark.parametrize(

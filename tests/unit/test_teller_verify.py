@@ -24,6 +24,8 @@ from tools.teller.verify.report import Report, without_account_numbers
 from tools.teller.verify.run import Run, problems_of
 from tools.teller.verify.steps import Step, Verdict
 
+SECURE = "aws:SecureTransport"
+
 
 class FakeDeployment(dict[str, str]):
     """A deployment on AWS, whose functions have these log lines. An output is its own name."""
@@ -192,9 +194,6 @@ def test_quotas_are_held_against_what_the_parameters_allow_and_topics_are_asked_
     assert sorted(others) == sorted([unconfirmed, *expected])
     assert ("1,000 concurrent executions, 38 needed; 40,000 write units" in step.measured[0]) == (not expected)
     assert step.measured[1].startswith("8 throttled requests to tables")
-
-
-SECURE = "aws:SecureTransport"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,17 @@ from workers.scheduled_jobs import LONGEST_DELAY, UNRESOLVED, lease_seconds_of
 
 QUEUES = resources("AWS::SQS::Queue")
 TABLES = resources("AWS::DynamoDB::Table")
+COMMIT_SECONDS = 0.02
+"""Of a message that is alone with its account: eight times what `make bench` measures, for a slow day of AWS's."""
+ALARMS = resources("AWS::CloudWatch::Alarm")
+STREAM_KEEPS_SECONDS = 24 * 3600
+PLACES_IN_FLIGHT = 120_000
+"""Of a standard queue. SQS delivers nothing more when all are taken."""
+STATES = {"reconcile_accounts": "ReconcileState", "expire_holds": "ExpireHoldsState"}
+PRODUCERS = "arn:aws:iam::1:role/till,arn:aws:iam::1:role/branches/*"
+RESTORED = {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11-22T18:00:00.000"}
+KEY = "arn:aws:kms:eu-west-1:1:key/k"
+VAULT = "arn:aws:backup:eu-west-1:1:backup-vault:copies"
 
 
 def named(value: dict[str, Any]) -> str:
@@ -50,8 +61,6 @@ def named(value: dict[str, Any]) -> str:
 
 
 ROLES = {folder: named(FUNCTIONS[name]["Role"]) for folder, name in FOLDERS.items()}
-
-
 SCHEDULES = {named(one["Target"]["Arn"]): one for one in resources("AWS::Scheduler::Schedule").values()}
 """The schedules by the queues to which they send."""
 type Queued = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
@@ -99,10 +108,6 @@ def test_a_batch_answers_for_each_message_which_stays_invisible_for_six_timeouts
 
 def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has() -> None:
     assert SLOWEST_CALL_SECONDS < RESERVED_SECONDS < min(map(timeout, FUNCTIONS.values()))
-
-
-COMMIT_SECONDS = 0.02
-"""Of a message that is alone with its account: eight times what `make bench` measures, for a slow day of AWS's."""
 
 
 @each_queue
@@ -211,9 +216,6 @@ def test_a_removal_is_remembered_for_longer_than_a_message_is_on_its_way() -> No
     assert timedelta(seconds=on_its_way) + ALLOWANCE < REMOVALS_REMEMBERED
 
 
-ALARMS = resources("AWS::CloudWatch::Alarm")
-
-
 def alarms(metric_name: str, **parameters: str) -> list[dict[str, Any]]:
     every = resources("AWS::CloudWatch::Alarm", **parameters).values()
     return [alarm for alarm in every if alarm.get("MetricName") == metric_name]
@@ -238,9 +240,6 @@ def test_the_journals_stream_brings_each_change_of_an_entry_with_both_images_and
     assert TABLES["JournalTable"]["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     assert "FilterCriteria" not in source, "an entry that was overwritten or deleted would pass in silence"
     assert source["StartingPosition"] == "TRIM_HORIZON", "else the first entries of a deployment are missed"
-
-
-STREAM_KEEPS_SECONDS = 24 * 3600
 
 
 def test_an_outage_of_hours_loses_no_outcome_and_an_entry_that_is_given_up_is_known() -> None:
@@ -284,10 +283,6 @@ def test_the_functions_that_publish_do_so_on_the_stacks_own_bus_and_an_archive_o
     assert not resources("AWS::Events::Archive")
 
 
-PLACES_IN_FLIGHT = 120_000
-"""Of a standard queue. SQS delivers nothing more when all are taken."""
-
-
 def test_an_alarm_rings_when_a_message_is_not_delivered_or_half_of_the_places_in_flight_are_taken() -> None:
     queues = {source["Queue"]["GetAtt"].replace(".Arn", ".QueueName") for _, source, _ in SOURCES.values()}
     for metric in ("ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesNotVisible"):
@@ -302,9 +297,6 @@ def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told() -> No
     assert watching.keys() == {f"{name}Function" for name in functions}
     for alarm in watching.values():
         assert (alarm["Namespace"], alarm["Statistic"], alarm["Threshold"]) == ("AWS/Lambda", "Sum", 0)
-
-
-STATES = {"reconcile_accounts": "ReconcileState", "expire_holds": "ExpireHoldsState"}
 
 
 @pytest.mark.parametrize(("job", "state"), STATES.items())
@@ -440,9 +432,6 @@ def policy_of(queue: str, **parameters: str) -> dict[str, Any]:
     return dict(policy)
 
 
-PRODUCERS = "arn:aws:iam::1:role/till,arn:aws:iam::1:role/branches/*"
-
-
 @pytest.mark.parametrize("name", SOURCES)
 def test_only_the_named_roles_and_the_functions_that_send_may_send_if_roles_are_given(name: str) -> None:
     parameter = "AdministratorRoleArns" if name == "AdministrationQueue" else "ProducerRoleArns"
@@ -472,9 +461,6 @@ def test_tables_are_on_demand_encrypted_and_recoverable(name: str) -> None:
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["DeletionProtectionEnabled"] is False
     assert resources("AWS::DynamoDB::Table", Stage="prod")[name]["DeletionProtectionEnabled"] is True
-
-
-RESTORED = {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11-22T18:00:00.000"}
 
 
 def test_of_restored_tables_everything_uses_these_and_the_stacks_own_stay_as_they_are() -> None:
@@ -520,10 +506,6 @@ def test_the_reconciliation_puts_roots_into_a_bucket_that_is_named_and_can_delet
     assert granted(role, LedgerRootsBucket="roots-of-the-ledger") - granted(role) == more
     variables = FUNCTIONS["ReconcileAccountsFunction"]["Environment"]["Variables"]
     assert variables["LEDGER_ROOTS_BUCKET"] == {"Ref": "LedgerRootsBucket"}
-
-
-KEY = "arn:aws:kms:eu-west-1:1:key/k"
-VAULT = "arn:aws:backup:eu-west-1:1:backup-vault:copies"
 
 
 @pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
@@ -576,7 +558,6 @@ OF_SENDING_JOB = {
 BY_VERSION = str({"Sub": "${JournalTable.Arn}/index/by_version"})
 STREAM = str({"Sub": "${JournalTable.Arn}/stream/*"})
 """A stream's name is the time at which it began. A table has one at a time."""
-
 
 NEEDS = {
     "process_transactions": OF_POSTING

@@ -69,6 +69,9 @@ LEFT, OVER = {"h-1": OpenHold(Decimal("59.5"), EXPIRY)}, OpenHold(Decimal(60), N
 FOR_DEBITS = Frozen(debits=True)
 IN_DEBT = changed(HELD, balance=-100)
 RATE = Decimal("0.12")
+whose = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
+extreme_limits = exact_numbers().map(lambda number: -abs(number))
+messages = messages_of(*whose) | messages_of(*whose, exact_numbers(), extreme_limits, exact_rates())
 
 
 def charged(accrued: str) -> dict[str, Any]:
@@ -513,11 +516,6 @@ def test_what_remains_of_a_hold_may_be_too_fine_for_the_payee(final: bool) -> No
     assert [decision.amount for decision in decisions] == [Decimal("-1.12"), Decimal("1.12")]
     [decision] = decide(posting(final=final), payer)
     assert decision.amount == Decimal("-1.125")
-
-
-whose = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
-extreme_limits = exact_numbers().map(lambda number: -abs(number))
-messages = messages_of(*whose) | messages_of(*whose, exact_numbers(), extreme_limits, exact_rates())
 
 
 @given(that_refer(st.lists(messages, max_size=40).map(numbered)), st.sampled_from(["-1000", "-9.9e125"]))

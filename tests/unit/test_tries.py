@@ -25,15 +25,13 @@ from tests.unit.test_loop import COUNTER, at, count_up_once
 
 NO_JSON = b"<html>Sign in to the hotel's network</html>"
 FOUND = json.dumps({"Item": to_dynamodb(at(7))}).encode()
+REFUSAL = json.dumps(
+    {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "Item": to_dynamodb(at(9))}
+).encode()
 
 
 def crc32_of(body: bytes) -> dict[str, str]:
     return {"x-amz-crc32": str(zlib.crc32(body))}
-
-
-REFUSAL = json.dumps(
-    {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "Item": to_dynamodb(at(9))}
-).encode()
 
 
 class ClientConnectionError(Exception):

@@ -40,6 +40,7 @@ client: Any = None
 orders = VersionedTable(client, "Orders", "customer_id", "order_id")
 STORED: Item = {"customer_id": "c-1", "order_id": 7, "lines": {"a": [1]}, "version": 3, "cw:version_id": "w-1"}
 OBSERVED = {orders.key("c-1", 7): STORED, orders.key("c-1", 8): None}
+ONE, TWO = key("Orders", order_id="o-1"), key("Lines", line_id="l-1")
 
 
 def test_an_item_that_a_plan_has_not_is_none_or_an_error() -> None:
@@ -55,8 +56,6 @@ def test_an_item_that_a_plan_has_not_is_none_or_an_error() -> None:
 
 
 # --- errors ----------------------------------------------------------------------------------------------
-
-ONE, TWO = key("Orders", order_id="o-1"), key("Lines", line_id="l-1")
 
 
 def refused(code: str, *keys: Key, reasons: list[dict[str, Any]] | None = None, message: str = "") -> ClientError:
