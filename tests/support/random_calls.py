@@ -30,7 +30,8 @@ def table(name: str) -> dict[str, Any]:
     }
 
 
-PATHS = ("n", "m", "t", "s", "ns", "x.a", "x.b", "many[0]", "many[1]", "x.a.b", "many[7]", "gone", "x", "many")
+PATHS = ("n", "t", "s", "ns", "x.a", "x.b", "many[0]", "many[1]", "many[1].a", "x.a.b", "many[7]", "gone", "x", "many")
+MISTAKEN_PATHS = ("id", "seq", "kind", "status", "number", "a b", "remove", "id.a", "kind[0]")
 NUMBERS = ("0", "1", "-1", "2.50", "1e3", "12345678901234567890123456789012345678", "0.001", "7")
 TEXTS = ("", "a", "ab", "b", "é", "zz")
 TYPES = ("S", "N", "B", "SS", "NS", "L", "M", "BOOL", "NULL", "Z")
@@ -130,7 +131,7 @@ class RandomCalls:
             if "[" not in head:
                 self._names[name] = head
                 return name + dot + rest
-        return path if self._is(0.99) else self._one("id", "seq", "kind", "status", "number", "a b")
+        return path if self._is(0.99) else self._one(*MISTAKEN_PATHS)
 
     def _given(self, value: dict[str, Any] | None = None) -> str:
         name = f":{len(self._values)}"
@@ -159,7 +160,7 @@ class RandomCalls:
             case 4:
                 return f"contains({self._path()}, {self._given()})"
             case 5:
-                return f"{self._path()} BETWEEN {self._number()} AND {self._number()}"
+                return f"{self._path()} BETWEEN {self._number()} AND {self._one(self._number, self._path)()}"
             case 6:
                 return f"{self._operand()} IN ({self._operand()}, {self._given()})"
             case _:
@@ -194,7 +195,7 @@ class RandomCalls:
                 return f"list_append({self._path()}, {self._given({'L': [{'S': 'new'}]})})"
             case 3:
                 return self._path()
-        return self._given()
+        return self._given() if self._is(0.98) else f"(({self._given()}))"
 
     def _with_placeholders(self, request: dict[str, Any]) -> dict[str, Any]:
         texts = " ".join(str(each) for name, each in request.items() if name.endswith("Expression"))

@@ -67,6 +67,7 @@ def client(engine: Engine) -> Any:
 
 ITEM = wire(
     {"id": "a", "seq": 1, "words": "abc", "many": [1, {"x": 2}], "nested": {"n": 5}, "tags": {"r", "g"}, "n": 7}
+    | {"teams": [{"r"}, 1]}
 )
 
 
@@ -117,6 +118,8 @@ def test_a_condition_that_holds_lets_the_write_through(client: Any, text: str, v
         (update("SET n = n + :v, m = if_not_exists(absent, :v) - n", v=3), {"n": 10, "m": -4}),
         (update("SET many = list_append(:v, many)", v=[0]), {"many": [0, 1, {"x": 2}]}),
         (update("SET many[9] = :v, many[1].x = :v REMOVE many[0]", v=9), {"many": [{"x": 9}, 9]}),
+        (update("REMOVE many[0], many[1].x"), {"many": [{}]}),
+        (update("DELETE teams[0] :t SET teams[1] = :v", v=9, t={"r"}), {"teams": [9]}),
         (update("SET a = n, n = :v", v=1), {"a": 7, "n": 1}),
         (update("SET " + ", ".join(f"n{i} = n" for i in range(301))), {f"n{i}": 7 for i in range(301)}),
         (update("ADD n :v, counted :v, tags :t", v=1, t={"b"}), {"n": 8, "counted": 1, "tags": {"r", "g", "b"}}),
@@ -175,7 +178,11 @@ REFUSED = [
     ("put_item", {"Item": key() | {"status": {"S": ""}}}, "IndexName: by_status, IndexKey: status"),
     ("put_item", {"Item": {"id": {"S": "a"}}}, "Missing the key seq in the item"),
     ("put_item", {"Item": key() | {"s": {"SS": []}}}, "An string set  may not be empty"),
-    ("put_item", {"Item": key() | {"s": {"NS": ["1", "1.0"]}}}, "contains duplicates."),
+    ("put_item", {"Item": key() | {"s": {"NS": ["1", "1.0"]}}}, "Input collection contains duplicates"),
+    ("put_item", {"Item": key() | {"s": {"SS": ["a", "a"]}}}, "Input collection [a, a] contains duplicates."),
+    ("put_item", {"Item": key() | {"s": {"BS": [b"a", b"a"]}}}, "[YQ==, YQ==]of type BS contains duplicates."),
+    ("put_item", {"Item": key() | {"n": {"N": "1E999999999"}}}, "Number overflow"),
+    ("put_item", {"Item": key() | {"n": {"N": "1E9999999999"}}}, "cannot be converted to a numeric value: 1E999"),
     ("put_item", {"Item": key() | {"n": {"N": "1" * 39}}}, "more than 38 significant digits"),
     ("put_item", {"Item": key() | {"n": {"N": "1E126"}}}, "Number overflow"),
     ("put_item", {"Item": key() | {"n": {"N": "1E-131"}}}, "Number underflow"),
@@ -185,6 +192,17 @@ REFUSED = [
     ("put_item", {"Item": key() | {"m": {"M": {"x" * 65_536: {"N": "1"}}}}}, "Attribute name is too large"),
     ("put_item", {"Item": key() | {"status": {"S": "x" * 2049}}}, "Size of hashkey has exceeded the maximum size"),
     ("update_item", update("SET #s = :v", {"#s": "status"}, v="x" * 2049), "index key beyond allowed size limits"),
+    ("update_item", update("SET #s = :v", {"#s": "status"}, v=""), "update a secondary index key to a value that is"),
+    ("update_item", update("SET #s = :v", {"#s": "status"}, v=1), "Type mismatch for Index Key status Expected: S Act"),
+    ("update_item", update("SET #s = n", {"#s": "status"}), "update the secondary index key to unsupported type"),
+    ("update_item", update("SET a = if_not_exists(id.x, :v)", v=1), "Key attributes must be scalars; list random acc"),
+    ("delete_item", condition("attribute_not_exists(seq[0])"), "map lookup '.' are not allowed: Key: seq"),
+    ("get_item", {"Key": key(), "ProjectionExpression": "id.x"}, "map lookup '.' are not allowed: Key: id"),
+    ("scan", {"ProjectionExpression": "n, #s.x", "ExpressionAttributeNames": {"#s": "status"}}, "IndexKey: status"),
+    ("query", {"KeyConditionExpression": "id = :v", "FilterExpression": "id.x = :v"}, "not allowed: Key: id"),
+    ("batch_get_item", {"RequestItems": {"Orders": {"Keys": [key()], "ProjectionExpression": "id[1]"}}}, "Key: id"),
+    ("batch_write_item", {"RequestItems": {"Orders": [{}]}}, "Supplied AttributeValue is empty, must contain"),
+    ("query", {"KeyConditionExpression": "id = :v", "Select": "COUNT", "ProjectionExpression": "n"}, "only the Count"),
     ("update_item", update("SET #s = :v", {"#s": ""}, v=1), "invalid value: Empty attribute name for key #s"),
     ("update_item", update("SET many[1].x = :v", v=nested(31)), "Nesting Levels have exceeded supported limits"),
     ("update_item", update("SET a = list_append(list_append(many, :v), :v)", v=[1]), "function: list_append"),

@@ -3,11 +3,11 @@
 import base64
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from conditional_writes.testing.errors import invalid
-from conditional_writes.testing.expressions import REDUNDANT, Names, Parser, Path, shown
+from conditional_writes.testing.expressions import REDUNDANT, Parser, Path, Used, shown
 from conditional_writes.testing.placeholders import Placeholders
 from conditional_writes.testing.values import Item, Value, kind_of, scalar
 
@@ -281,7 +281,7 @@ class Parsed(NamedTuple):
     """A condition as it was parsed, and the placeholders that it uses."""
 
     condition: Condition
-    used: Names
+    used: Used
     kind: str
 
     def check(self, given: Placeholders) -> Condition:
@@ -292,18 +292,6 @@ class Parsed(NamedTuple):
 
     def _refuse(self, why: str) -> object:
         raise invalid(f"Invalid {self.kind}: {why}")
-
-    def paths(self) -> Iterator[Path]:
-        """The paths of all attributes in it."""
-        return _paths(self.condition)
-
-
-def _paths(part: object) -> Iterator[Path]:
-    if isinstance(part, Attribute):
-        yield part.path
-    elif isinstance(part, tuple):
-        for each in part:
-            yield from _paths(each)
 
 
 @functools.lru_cache(1024)

@@ -23,18 +23,19 @@ type Element = str | int
 type Path = tuple[Element, ...]
 
 
-class Names(NamedTuple):
-    """The placeholders of names and of values that an expression uses, in the order of their first use."""
+class Used(NamedTuple):
+    """The placeholders of names and of values, and the paths, of an expression, in the order of their first use."""
 
     names: dict[str, None]
     values: dict[str, None]
+    paths: dict[Path, None]
 
 
 class Parser:
     """Reads an expression from left to right. Raises Refused with DynamoDB's sentence for what it doesn't take."""
 
     def __init__(self, kind: str, text: str) -> None:
-        self.kind, self.used = kind, Names({}, {})
+        self.kind, self.used = kind, Used({}, {}, {})
         if not text:
             self.refuse("The expression can not be empty;")
         if len(text.encode()) > MAXIMUM_BYTES:
@@ -118,7 +119,9 @@ class Parser:
                 break
         if len(elements) > MAXIMUM_ELEMENTS:
             self.refuse(f"The document path has too many nesting levels; nesting levels: {len(elements)}")
-        return tuple(elements)
+        path = tuple(elements)
+        self.used.paths.setdefault(path)
+        return path
 
     def _number(self) -> int:
         """The number of a list's element."""

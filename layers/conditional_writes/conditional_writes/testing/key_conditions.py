@@ -16,7 +16,7 @@ from conditional_writes.testing.conditions import (
 )
 from conditional_writes.testing.errors import invalid, invalid_parameter
 from conditional_writes.testing.placeholders import Placeholders
-from conditional_writes.testing.tables import Keys
+from conditional_writes.testing.tables import Keys, check_size
 from conditional_writes.testing.values import Scalar, Value, kind_of, scalar
 
 KIND = "KeyConditionExpression"
@@ -111,6 +111,9 @@ def partition(found: Mapping[str, KeyCondition], keys: Keys, types: Mapping[str,
                 "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an"
                 f" empty {'string' if types[name] == 'S' else 'binary'} value. Key: {name}"
             )
+        if name == keys.range:
+            for value in condition.values:
+                check_size(value, is_hash=False)
     if found[keys.hash].operator != "=":
         raise invalid("Query key condition not supported")
     return scalar(found[keys.hash].values[0])

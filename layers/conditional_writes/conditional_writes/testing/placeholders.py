@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conditional_writes.testing.errors import Refused, invalid
-from conditional_writes.testing.expressions import Names, Path
+from conditional_writes.testing.expressions import Path, Used
 from conditional_writes.testing.values import Item, Value, check_name, checked, item_bytes, kind_of
 
 MAXIMUM_PLACEHOLDER_BYTES = 255
@@ -20,7 +20,8 @@ _NAME, _VALUE = re.compile(r"#[0-9a-zA-Z_]+"), re.compile(r":[0-9a-zA-Z_]+")
 class Placeholders:
     """The names and values of one request. Each has to be used by an expression, and each that is used has to be here.
 
-    Raises Refused for a placeholder of another form, and for a value that isn't valid.
+    Raises Refused for a placeholder of another form, and for a value that isn't valid. `paths` are those of the
+    expressions that were used, with names in place of placeholders.
     """
 
     def __init__(self, request: Mapping[str, Any], *expressions: str) -> None:
@@ -29,6 +30,7 @@ class Placeholders:
             _refuse_without_expressions(expressions, names, values)
         self.names: dict[str, str] = names or {}
         self.values: dict[str, Value] = {}
+        self.paths: list[Path] = []
         self._unused = {*self.names}
         if names is not None:
             _check_placeholders("ExpressionAttributeNames", names, _NAME)
@@ -54,7 +56,7 @@ class Placeholders:
                 raise invalid("ExpressionAttributeValues exceeds max size")
             self._unused.update(values)
 
-    def use(self, kind: str, used: Names) -> None:
+    def use(self, kind: str, used: Used) -> None:
         """An expression uses these. Raises Refused if one of them isn't there."""
         for name in used.names:
             if name not in self.names:
@@ -70,11 +72,12 @@ class Placeholders:
                     f" attribute value: {name}"
                 )
             self._unused.discard(name)
+        self.paths.extend(self.resolved(path) for path in used.paths)
 
     def check_all_used(self) -> None:
         if not self._unused:
             return
-        for kind, given in (("Names", self.names), ("Values", self.values)):
+        for kind, given in (("Used", self.names), ("Values", self.values)):
             unused = [name for name in given if name in self._unused]
             if unused:
                 raise invalid(

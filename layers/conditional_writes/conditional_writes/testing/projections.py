@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from conditional_writes.testing.expressions import Names, Parser, Path, check_apart
+from conditional_writes.testing.expressions import Parser, Path, Used, check_apart
 from conditional_writes.testing.placeholders import Placeholders, value_at
 from conditional_writes.testing.values import Item, Value
 
@@ -15,7 +15,7 @@ class Projection(NamedTuple):
     """A projection as it was parsed."""
 
     parsed_paths: tuple[Path, ...]
-    used: Names
+    used: Used
 
     def paths(self, given: Placeholders) -> list[Path]:
         """The paths with the request's names. Raises Refused if names are missing, or if paths overlap."""

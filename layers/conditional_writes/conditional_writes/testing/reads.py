@@ -36,6 +36,7 @@ def projected(paths: Sequence[Path], item: Item) -> Item:
 def get_item(database: Database, request: dict[str, Any]) -> Answer:
     paths = checked_projection(request)
     table = database.table(request["TableName"])
+    table.check_paths(paths)
     place, is_consistent = table.place_of_key(request["Key"]), bool(request.get("ConsistentRead"))
     database.check_refusals(table, place, is_read=True)
     item = table.get(place, is_consistent=is_consistent)
@@ -57,6 +58,7 @@ def batch_get_item(database: Database, request: dict[str, Any]) -> Answer:
     unprocessed: dict[str, dict[str, Any]] = {}
     placed = [(database.table(name), name, each, _places(database.table(name), each)) for name, each in wanted.items()]
     for table, name, each, keys in placed:
+        table.check_paths(projections_of[name])
         items, left, is_consistent = [], [], bool(each.get("ConsistentRead"))
         for place, key in sorted(keys.items()):
             item = table.get(place, is_consistent=is_consistent)
@@ -108,7 +110,7 @@ class Selection(NamedTuple):
 
     def check_filter(self, keys: Keys) -> None:
         """Raises Refused if a query's filter is of its key."""
-        for path in self.filtered.paths() if self.filtered else ():
+        for path in self.filtered.used.paths if self.filtered else ():
             name = self.given.resolved(path)[0]
             if name in keys.names:
                 raise invalid(
@@ -170,6 +172,7 @@ def query(database: Database, request: dict[str, Any]) -> Answer:
     conditions_of = key_conditions.of(wanted, given)
     partition = key_conditions.partition(conditions_of, source.keys, source.table.types)
     bounds = key_conditions.bounds(conditions_of, source.keys)
+    source.table.check_paths(given.paths)
     selection.check_filter(source.keys)
     after = None
     if "ExclusiveStartKey" in request:
@@ -193,6 +196,7 @@ def scan(database: Database, request: dict[str, Any]) -> Answer:
     selection = Selection.of(request, given)
     segment, segments = _segment(request)
     source = Source.of(database, request)
+    source.table.check_paths(given.paths)
     after = source.place_of(request["ExclusiveStartKey"]) if "ExclusiveStartKey" in request else None
     lowest, highest = POSITIONS * segment // segments, POSITIONS * (segment + 1) // segments
     if after is not None and not lowest <= after[0] < highest:
@@ -225,7 +229,8 @@ def _segment(request: Request) -> tuple[int, int]:
 def _check_select(request: Request, paths: Sequence[Path]) -> None:
     selected = request.get("Select")
     if paths and selected not in {None, "SPECIFIC_ATTRIBUTES"}:
-        raise invalid(f"Cannot specify the ProjectionExpression when choosing to get {selected}")
+        what = "only the Count" if selected == "COUNT" else selected
+        raise invalid(f"Cannot specify the ProjectionExpression when choosing to get {what}")
     if selected == "SPECIFIC_ATTRIBUTES" and not paths:
         raise invalid(
             "Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES"
@@ -274,7 +279,9 @@ def _check_attributes(request: Request, source: Source, selection: Selection) ->
         return False
     if index.attributes is None:
         return False
-    heads = {selection.given.resolved(path)[0] for path in selection.filtered.paths()} if selection.filtered else set()
+    heads = (
+        {selection.given.resolved(path)[0] for path in selection.filtered.used.paths} if selection.filtered else set()
+    )
     if unprojected := sorted(str(name) for name in heads if name not in index.attributes):
         raise invalid_parameter(
             f"Secondary index {index.name} does not project one or more filter attributes: [{', '.join(unprojected)}]"

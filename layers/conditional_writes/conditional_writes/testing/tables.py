@@ -3,11 +3,12 @@
 import copy
 import itertools
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from conditional_writes.testing.errors import Refused, invalid, invalid_parameter
+from conditional_writes.testing.expressions import Path
 from conditional_writes.testing.store import Place, Store, position
 from conditional_writes.testing.values import Item, Value, checked, item_bytes, kind_of, scalar
 
@@ -155,7 +156,17 @@ class Table:
                 "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an"
                 f" empty {what} value. Key: {name}"
             )
-        _check_size(key[name], is_hash=name == self.keys.hash)
+        check_size(key[name], is_hash=name == self.keys.hash)
+
+    def check_paths(self, paths: Iterable[Path]) -> None:
+        """Raises Refused for a path into a key's attribute, or into that of an index's key."""
+        for path in paths:
+            if len(path) > 1 and path[0] in self.types:
+                key = "Key" if path[0] in self.keys.names else "IndexKey"
+                raise invalid(
+                    "Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed:"
+                    f" {key}: {path[0]}"
+                )
 
     def check_item(self, item: Item) -> None:
         """Raises Refused if the item has no key of this table's, or if an index can't have it."""
@@ -172,11 +183,7 @@ class Table:
         """Raises Refused if an attribute is a key of an index, and has another type, is empty or too large."""
         for name, kind, index in self._indexed:
             if name in item and name not in self.keys.names:
-                if kind not in item[name]:
-                    raise invalid_parameter(
-                        f"Type mismatch for Index Key {name} Expected: {kind} Actual: {kind_of(item[name])}"
-                        f" IndexName: {index.name}"
-                    )
+                self.check_index_key(name, kind_of(item[name]))
                 if item[name][kind] == "":
                     what = "string" if kind == "S" else "binary"
                     raise invalid(
@@ -184,7 +191,15 @@ class Table:
                         f" supported. The AttributeValue for a key attribute cannot contain an empty {what} value."
                         f" IndexName: {index.name}, IndexKey: {name}"
                     )
-                _check_size(item[name], is_hash=name == index.keys.hash)
+                check_size(item[name], is_hash=name == index.keys.hash)
+
+    def check_index_key(self, attribute: str, found: str) -> None:
+        """Raises Refused if the attribute is a key of an index, and values of this type can't be."""
+        for name, kind, index in self._indexed:
+            if name == attribute and kind != found:
+                raise invalid_parameter(
+                    f"Type mismatch for Index Key {name} Expected: {kind} Actual: {found} IndexName: {index.name}"
+                )
 
     def get(self, place: Place, *, is_consistent: bool) -> Item | None:
         store = self.store if is_consistent or self.lagging is None else self.lagging
@@ -266,7 +281,8 @@ class Table:
         return described
 
 
-def _check_size(value: Value, *, is_hash: bool) -> None:
+def check_size(value: Value, *, is_hash: bool) -> None:
+    """Raises Refused for a value that is too large for a key."""
     if kind_of(value) == "N":
         return
     content = scalar(value)

@@ -118,6 +118,7 @@ def transact_get_items(database: Database, request: dict[str, Any]) -> Answer:
         table = database.table(get["TableName"])
         reason, place = _NONE, None
         try:
+            table.check_paths(paths)
             place = table.place_of_key(get["Key"])
         except Refused as refused:
             reason = {"Code": "ValidationError", "Message": refused.message}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from conditional_writes.testing.conditions import FUNCTIONS, FUNCTIONS_OF_UPDATES
 from conditional_writes.testing.errors import Refused, invalid
-from conditional_writes.testing.expressions import REDUNDANT, Element, Names, Parser, Path, check_apart
+from conditional_writes.testing.expressions import REDUNDANT, Element, Parser, Path, Used, check_apart
 from conditional_writes.testing.placeholders import Placeholders, value_at
 from conditional_writes.testing.projections import project
 from conditional_writes.testing.values import EXACT, SET_ORDERS, Item, Value, checked, kind_of, number_text
@@ -101,7 +101,7 @@ class Update(NamedTuple):
     """An update as it was parsed."""
 
     actions: tuple[Action, ...]
-    used: Names
+    used: Used
 
     def checked(self, given: Placeholders) -> "CheckedUpdate":
         """The update with the request's names. Raises Refused if they, or the request's values, don't fit it."""
@@ -150,8 +150,8 @@ class CheckedUpdate(NamedTuple):
                 if value is not None:
                     _put(parent, path[-1], value)
                 elif value_at(path, item) is not None:
-                    del parent[path[-1]]
-        for path in sorted(removed, key=_position, reverse=True):  # a list's last elements first
+                    removed.append(path)
+        for path in sorted(removed, reverse=True):  # a list's last elements first, what is in them before them
             _remove(_parent(updated, path, copies), path[-1])
         return updated
 

@@ -29,7 +29,7 @@ MAXIMUM_NESTING = 32
 MAXIMUM_NAME_BYTES = 65_535
 EXACT = Context(prec=400)
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?0*\d{1,9})?")
 
 
 def checked_item(item: Item) -> Item:
@@ -65,13 +65,13 @@ def number_text(number: Decimal) -> str:
     """The number as DynamoDB gives it: without an exponent. Raises Refused if it can't be stored."""
     if not number:
         return "0"
-    number = number.normalize(EXACT)
-    exponent, digits = number.adjusted(), len(number.as_tuple().digits)
+    exponent = number.adjusted()
     if exponent > LARGEST_EXPONENT:
         raise invalid("Number overflow. Attempting to store a number with magnitude larger than supported range")
     if exponent < SMALLEST_EXPONENT:
         raise invalid("Number underflow. Attempting to store a number with magnitude smaller than supported range")
-    if digits > MAXIMUM_DIGITS:
+    number = number.normalize(EXACT)
+    if len(number.as_tuple().digits) > MAXIMUM_DIGITS:
         raise invalid("Attempting to store more than 38 significant digits in a Number")
     return f"{number:f}"
 
@@ -108,7 +108,10 @@ def _set_of(kind: str, member: Callable[[str], str], empty: str) -> Callable[[An
             raise invalid_parameter(empty)
         members = sorted(map(member, content), key=SET_ORDERS[kind])
         if any(first == second for first, second in itertools.pairwise(members)):
-            raise invalid_parameter(f"Input collection [{', '.join(content)}] contains duplicates.")
+            if kind == "NS":
+                raise invalid("Input collection contains duplicates")
+            of_kind = "of type BS" if kind == "BS" else ""
+            raise invalid_parameter(f"Input collection [{', '.join(content)}]{of_kind} contains duplicates.")
         return members
 
     return check

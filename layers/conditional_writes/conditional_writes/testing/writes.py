@@ -43,16 +43,16 @@ class Write:
     update: updates.CheckedUpdate | None = None
 
     def place_in(self, table: Table) -> Place:
-        """Raises Refused if the table has another key."""
+        """Raises Refused if the table has another key, or if the write is at odds with its keys."""
+        if self.update is not None:
+            _check_keys(self.update, table)
+        table.check_paths(self.given.paths)
         if self.item is not None:
             table.check_item(self.item)
             return table.keys.place(self.item)
         if self.key is None:
             raise AssertionError(self.kind)
-        place = table.place_of_key(self.key)
-        if self.update is not None:
-            _check_no_key(self.update, table)
-        return place
+        return table.place_of_key(self.key)
 
     def check(self, before: Item | None) -> None:
         """Raises Refused if the condition doesn't hold."""
@@ -75,10 +75,12 @@ class Write:
         return after
 
 
-def _check_no_key(update: updates.CheckedUpdate, table: Table) -> None:
-    for path in update.paths:
+def _check_keys(update: updates.CheckedUpdate, table: Table) -> None:
+    for _, path, operand in update.actions:
         if path[0] in table.keys.names:
             raise invalid_parameter(f"Cannot update attribute {path[0]}. This attribute is part of the key")
+        if len(path) == 1 and operand and (kind := operand.kind(update.given)):
+            table.check_index_key(str(path[0]), kind)
 
 
 def _check_indexed(update: updates.CheckedUpdate, table: Table, after: Item) -> None:
@@ -90,6 +92,12 @@ def _check_indexed(update: updates.CheckedUpdate, table: Table, after: Item) -> 
         if "Type mismatch" in refused.message:
             raise invalid(
                 "The update expression attempted to update the secondary index key to unsupported type"
+            ) from None
+        if "empty" in refused.message:
+            _, _, why = refused.message.partition("is not supported. ")
+            raise invalid(
+                "One or more parameter values are not valid. The update expression attempted to update a secondary"
+                f" index key to a value that is not supported. {why.partition(' IndexName')[0]}"
             ) from None
         if " exceeded " in refused.message:
             raise invalid(
@@ -206,6 +214,9 @@ def batch_write_item(database: Database, request: dict[str, Any]) -> Answer:
 
 
 def _batched(name: str, each: dict[str, Any]) -> Write:
+    if len(each) != 1:
+        wrong = "has more than one datatypes set" if each else "is empty"
+        raise invalid(f"Supplied AttributeValue {wrong}, must contain exactly one of the supported datatypes")
     if "PutRequest" in each:
         return put({"TableName": name, **each["PutRequest"]})
     return delete({"TableName": name, **each["DeleteRequest"]})
