@@ -194,6 +194,34 @@ def test_in_lambda_a_key_begins_with_the_lambda_functions_name(monkeypatch: pyte
     assert key_of(exactly_once(RECORDS, key=str, prefix="pay")(pay), "p-1") == "pay#p-1"
 
 
+SPAWNING = """
+import multiprocessing
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+from conditional_writes import Plan
+from conditional_writes.exactly_once import Records, exactly_once
+
+def pay(payment, observed):
+    return Plan("paid")
+
+RECORDS = Records(None, "Records")
+PAYS = exactly_once(RECORDS, key=str)(pay), exactly_once(RECORDS, config=IdempotencyConfig(event_key_jmespath="@"))(pay)
+
+def keys():
+    return [each._recording.begin("p-1").record_id for each in PAYS]
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(keys() == pool.apply(keys), *keys())
+"""
+
+
+def test_a_spawned_process_has_the_keys_of_the_module_that_is_run(tmp_path: Path) -> None:
+    """multiprocessing names that module otherwise there: a repetition would have been done a second time."""
+    (tmp_path / "script.py").write_text(SPAWNING)
+    said = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("True __main__.pay#p-1 test-func.__main__.pay#")
+
+
 CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: once()(lambda self, payment, observed: Plan("paid")), "^pay: .* argument.*: expected a function of a"),
     (lambda: once()(lambda payment: Plan("paid")), "^pay: .*: expected a function of a request and its items"),

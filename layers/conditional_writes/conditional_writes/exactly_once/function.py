@@ -274,7 +274,13 @@ def _whole(request: Any) -> Any:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """In Lambda it begins with the Lambda function's name, as Powertools' does: many functions are `app.handler`."""
+    """In Lambda it begins with the Lambda function's name, as Powertools' does: many functions are `app.handler`.
+
+    A process that multiprocessing spawns has the module that is run under another name. The function gets its first
+    one again, because keys of Powertools are made of it, too.
+    """
+    if inspect.isfunction(function) and function.__module__ == "__mp_main__":
+        function.__module__ = "__main__"
     name = f"{function.__module__}.{getattr(function, '__qualname__', '<no name>')}"
     if "<" in name:
         raise TypeError(f"{name}: others may have this name, and it would begin their keys, too: give it a `prefix`")
