@@ -31,7 +31,7 @@ class Write(NamedTuple):
     time: datetime
 
 
-def live_writes(writes: Iterable[Write]) -> list[Write]:
+def living(writes: Iterable[Write]) -> list[Write]:
     """The writes that no other one supersedes: none at the same path is greater, and none of a map around is later.
 
     All are later than every erasure. The erasures themselves aren't among them.
@@ -52,7 +52,7 @@ def live_writes(writes: Iterable[Write]) -> list[Write]:
 
 def standing(writes: Iterable[Write]) -> dict[Path, Any]:
     """The values that are in the profile, by their paths. A name with a live write below it is a map, maybe empty."""
-    live = live_writes(writes)
+    live = living(writes)
     maps = _maps(live)
     return {write.path: write.value for write in live if write.path not in maps and write.value is not REMOVED}
 
@@ -77,7 +77,7 @@ def most_bytes(writes: Iterable[Write], oldest: datetime, key_and_marks: Item) -
 
     No map has gone yet: neither one that removals have left empty, nor the time of its own last entry or removal.
     """
-    live = live_writes(writes)
+    live = living(writes)
     maps = _maps(live)
     item: Item = dict(key_and_marks)
     for path in sorted(maps, key=len):
@@ -98,7 +98,7 @@ def most_bytes(writes: Iterable[Write], oldest: datetime, key_and_marks: Item) -
 
 def removal_bytes(writes: Iterable[Write], oldest: datetime) -> int:
     """The bytes of the removals' clocks that aren't before `oldest`: they must be remembered, of what is gone."""
-    removals = [write for write in live_writes(writes) if write.value is REMOVED and write.time >= oldest]
+    removals = [write for write in living(writes) if write.value is REMOVED and write.time >= oldest]
     return sum(1 + len(write.path[-1].encode()) + len(TIME) for write in removals)
 
 

@@ -23,10 +23,10 @@ TRANSFER = '{"type": "transfer", "transaction_id": "3", "from_account_id": "a", 
 JUNK = "not JSON"
 HOLD = '{"type": "hold", "transaction_id": "hold", "account_id": "a", "amount": 30}'
 OF_HOLD = '"account_id": "a", "hold_id": "hold"'
-POST_IN_PART = f"""{{"type": "post_hold", "transaction_id": "posting", {OF_HOLD}, "amount": 10, "final": false,
+POST_PART = f"""{{"type": "post_hold", "transaction_id": "posting", {OF_HOLD}, "amount": 10, "final": false,
  "to_account_id": "b"}}"""
 VOID = f'{{"type": "void_hold", "transaction_id": "void", {OF_HOLD}}}'
-REVERSE_TRANSFER = """{"type": "reverse", "transaction_id": "back", "account_id": "b", "of_account_id": "a",
+BACK = """{"type": "reverse", "transaction_id": "back", "account_id": "b", "of_account_id": "a",
  "of_transaction_id": "3", "amount": 5}"""
 EXPIRE = f'{{"type": "expire_hold", "transaction_id": "expiry", {OF_HOLD}, "as_of": "2026-03-01T00:00:00Z"}}'
 type Rules = Callable[[TransactionMessage, Sequence[Account | None], Context], Sequence[Decision]]

@@ -12,18 +12,7 @@ from ledger.core.journal import JournalEntry
 from ledger.core.transaction_types import OpenAccount, SetOverdraftLimit, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books, violations
-from tests.checkers.small_books import (
-    HOLD,
-    OPEN_A,
-    OPEN_B,
-    PAY,
-    POST_IN_PART,
-    REVERSE_TRANSFER,
-    TRANSFER,
-    VOID,
-    post,
-    post_messages,
-)
+from tests.checkers.small_books import BACK, HOLD, OPEN_A, OPEN_B, PAY, POST_PART, TRANSFER, VOID, post, post_messages
 
 MESSAGES: list[TransactionMessage] = [
     OpenAccount(transaction_id="open", account_id="a", currency="EUR", overdraft_limit=Decimal(-100)),
@@ -54,7 +43,7 @@ def books_of_transfers() -> Books:
 def books_of_holds() -> Books:
     """Account a: a hold posted in part and voided, one that is open, and a transfer reversed in part."""
     another = HOLD.replace('_id": "hold"', '_id": "another"').replace("30", "5")
-    return post(Books({}, {}), OPEN_A, OPEN_B, PAY, TRANSFER, HOLD, POST_IN_PART, REVERSE_TRANSFER, VOID, another)
+    return post(Books({}, {}), OPEN_A, OPEN_B, PAY, TRANSFER, HOLD, POST_PART, BACK, VOID, another)
 
 
 def test_sound_books_have_no_violation() -> None:

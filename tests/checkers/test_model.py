@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.checkers.books import Books
 from tests.checkers.model import Delivery, Expected, Limits, predict, surprises, wrong_dispositions
-from tests.checkers.small_books import HOLD, JUNK, OPEN_A, OPEN_B, PAY, REVERSE_TRANSFER, SPEND, TRANSFER, VOID, post
+from tests.checkers.small_books import BACK, HOLD, JUNK, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, VOID, post
 
 BEFORE = post(Books({}, {}), OPEN_A, PAY)
 TO_NOBODY = PAY.replace('"a"', '"nobody"')
@@ -29,7 +29,7 @@ def test_it_predicts_each_message_in_its_order() -> None:
 
 
 WITH_HOLD = post(BEFORE, OPEN_B, TRANSFER, HOLD)
-UNKNOWN_HOLD, UNKNOWN_TRANSACTION = VOID.replace('"hold"', '"none"'), REVERSE_TRANSFER.replace('"3"', '"none"')
+UNKNOWN_HOLD, UNKNOWN_TRANSACTION = VOID.replace('"hold"', '"none"'), BACK.replace('"3"', '"none"')
 ID_OF_PAY = UNKNOWN_HOLD.replace('"void"', '"1"')
 TOO_FINE = SPEND.replace("-80", "-8.005")
 PREDICTED = {
@@ -42,9 +42,9 @@ PREDICTED = {
     "waits for its hold": (WITH_HOLD, Delivery(UNKNOWN_HOLD), Expected.AGAIN),
     "its entry wasn't read": (WITH_HOLD, Delivery(ID_OF_PAY), Expected.EITHER),
     "its entry was read": (WITH_HOLD, Delivery(ID_OF_PAY, 2), Expected.DEAD),
-    "a reversal": (WITH_HOLD, Delivery(REVERSE_TRANSFER), Expected.DONE),
+    "a reversal": (WITH_HOLD, Delivery(BACK), Expected.DONE),
     "waits for its transaction": (WITH_HOLD, Delivery(UNKNOWN_TRANSACTION), Expected.AGAIN),
-    "the other account has its id": (WITH_HOLD, Delivery(REVERSE_TRANSFER.replace('"back"', '"1"')), Expected.DONE),
+    "the other account has its id": (WITH_HOLD, Delivery(BACK.replace('"back"', '"1"')), Expected.DONE),
     "too fine": (WITH_HOLD, Delivery(TOO_FINE), Expected.DEAD),
     "waits all the same": (WITH_HOLD, Delivery(TOO_FINE.replace('"a"', '"nobody"')), Expected.AGAIN),
 }

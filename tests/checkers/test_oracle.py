@@ -24,33 +24,10 @@ from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations
 from tests.checkers.few_ids import hold_ids, holds_and_reversals, times
-from tests.checkers.small_books import (
-    OPEN_A,
-    OPEN_B,
-    PAY,
-    REVERSE_TRANSFER,
-    SPEND,
-    TRANSFER,
-    Rules,
-    next_time,
-    post,
-    post_messages,
-)
+from tests.checkers.small_books import BACK, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, Rules, next_time, post, post_messages
 from tests.support.numbers import exact_numbers
 from tests.support.rules import decide
-from tests.support.samples import (
-    ALICE,
-    BOB,
-    compound,
-    hold,
-    legs_of,
-    life_of,
-    opening,
-    payment,
-    posting,
-    reversing,
-    transfer,
-)
+from tests.support.samples import ALICE, BOB, compound, hold, legs_of, life_of, opening, payment, posting, reversing
 from tests.support.strategies import everyday_amounts, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
@@ -91,7 +68,10 @@ def days(
         st.lists(st.builds(ExpireHold.at, few_ids, hold_ids, times), max_size=5)
     )  # as of the hold's time or not
     moves = [opening(limit, currency, account_id=name) for name in "fg"]
-    moves += [transfer(transaction_id="move", from_account_id="f", to_account_id="g"), compound(("f", -1), ("g", 1))]
+    moves += [
+        Transfer(transaction_id="move", from_account_id="f", to_account_id="g", amount=Decimal(1)),
+        compound(("f", -1), ("g", 1)),
+    ]
     return [*openings, sale, *first, *day, last, *moves, *(decode(json.dumps(step)) for step in life_of("e"))]
 
 
@@ -246,7 +226,7 @@ def _what_was_reversed_forgotten(
     return message.decide(accounts, context._replace(find_reversed=lambda entry_id: Reversed(*entry_id)))
 
 
-BACK_AGAIN = REVERSE_TRANSFER.replace('"back"', '"again"').replace("5}", "16}")
+BACK_AGAIN = BACK.replace('"back"', '"again"').replace("5}", "16}")
 BROKEN: dict[str, tuple[Rules, list[str], str]] = {
     "a limit is ignored": (
         wrong_for(Transaction, lambda message: [message.amount]),
@@ -260,7 +240,7 @@ BROKEN: dict[str, tuple[Rules, list[str], str]] = {
     ),
     "more is reversed than is left": (
         _what_was_reversed_forgotten,
-        [OPEN_A, OPEN_B, PAY, TRANSFER, REVERSE_TRANSFER, BACK_AGAIN],
+        [OPEN_A, OPEN_B, PAY, TRANSFER, BACK, BACK_AGAIN],
         "b: version 4 should be ('REJECTED', 'REVERSAL_EXCEEDED',",
     ),
 }

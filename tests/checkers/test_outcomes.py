@@ -13,10 +13,10 @@ from ledger.core.transaction_types import decode
 from tests.checkers import oracle
 from tests.checkers.books import Books
 from tests.checkers.outcomes import POSTED_EVENTS, refusal_violations, untold, violations
-from tests.checkers.small_books import JUNK, OPEN_A, OPEN_B, PAY, REVERSE_TRANSFER, SPEND, TRANSFER, post
+from tests.checkers.small_books import BACK, JUNK, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
 from tools.local_aws.queues import DeadLetter
 
-ENTRIES = post(Books({}, {}), OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, REVERSE_TRANSFER).entries
+ENTRIES = post(Books({}, {}), OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, BACK).entries
 OPENED, PAID, REJECTED, SENT, REVERSED = range(5)
 """The places of a's entries."""
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

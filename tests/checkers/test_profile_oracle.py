@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 
 from conditional_writes.upserts import REMOVED, MapEntry
 from conditional_writes.upserts.clocks import clock
-from tests.checkers.profile_oracle import (
-    EVERYTHING,
-    Path,
-    Write,
-    differences,
-    live_writes,
-    most_bytes,
-    removal_bytes,
-    standing,
-)
+from tests.checkers.profile_oracle import EVERYTHING, Write, differences, living, most_bytes, removal_bytes, standing
 from tests.support.strategies import profile_writes
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -86,11 +77,11 @@ def test_neither_order_nor_repetition_changes_the_profile(writes: list[Write], c
 def test_no_value_stands_inside_of_another_and_superseded_writes_change_nothing(writes: list[Write]) -> None:
     values = standing(writes)
     assert not any(path[:length] in values for path in values for length in range(1, len(path)))
-    assert standing(live_writes(writes)) == values
+    assert standing(living(writes)) == values
 
 
 def test_it_tells_each_difference() -> None:
-    values: dict[Path, Any] = {("a", "b"): 1, ("a", "c", "d"): {}, ("a", "e"): {"f": 1}, ("a", "g"): True}
+    values: dict[tuple[str, ...], Any] = {("a", "b"): 1, ("a", "c", "d"): {}, ("a", "e"): {"f": 1}, ("a", "g"): True}
     sound = {"a": {"b": 1, "c": {"d": {}, "left": {"empty": {}}}, "e": {"f": 1}, "g": True}, "empty": {}}
     assert list(differences(values, sound)) == []
     wrong = {"a": {"b": 2, "c": 5, "e": {"f": 1, "h": {}}, "g": 1, "i": {"j": 7}}, "k": "text"}

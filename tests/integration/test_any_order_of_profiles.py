@@ -17,7 +17,7 @@ from tests.checkers.profile_oracle import (
     Path,
     Write,
     differences,
-    live_writes,
+    living,
     most_bytes,
     removal_bytes,
     standing,
@@ -138,7 +138,7 @@ def test_what_is_forgotten_is_not_missed_and_the_item_has_no_more_than_may_be_ne
             check(stored, writes, most_bytes(writes, oldest, stored.key_and_marks) + untidied)
         counted["profiles"] += 1
         remembered = {path for path, clock in clocks(stored) if " " not in clock}
-        counted["removals"] += len(gone := {write.path for write in live_writes(writes) if write.value is REMOVED})
+        counted["removals"] += len(gone := {write.path for write in living(writes) if write.value is REMOVED})
         counted["forgotten removals"] += len(gone - remembered)
 
     try_deliveries()

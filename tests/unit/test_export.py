@@ -24,18 +24,7 @@ from ledger.core.reason_codes import NotYet
 from tests.checkers.books import Books
 from tests.checkers.small_books import post_messages
 from tests.support.faults import Killed
-from tests.support.samples import (
-    IMPORTED,
-    hold,
-    importing,
-    interest,
-    opening,
-    payment,
-    posting,
-    rate,
-    reversing,
-    transfer,
-)
+from tests.support.samples import hold, importing, interest, opening, payment, posting, rate, reversing, transfer
 from tools.teller import exporting
 from tools.teller.exporting import QUERIES, State, answer_of, export_to, query
 from tools.teller.failures import Failure, WrongUse
@@ -56,7 +45,7 @@ def random_books() -> Books:
     """Some hundred entries of eight accounts in two currencies, over five months."""
     chance, books = random.Random(37), Books({}, {})
     messages: list[Any] = [opening(-500, "CHF" if name in "gh" else "EUR", account_id=name) for name in ACCOUNTS[:-1]]
-    messages += [importing(-600, -500, "CHF", account_id="h", holds=IMPORTED["holds"])]
+    messages += [importing(-600, -500, "CHF", account_id="h", holds={"fuel": {"amount": 2}})]
     messages += [importing(1, 0, "EUR", "import-again", "a", from_account_id="b")]
     messages += [rate("0.9", "rate", name) for name in ACCOUNTS]
     for number in range(10, 410):

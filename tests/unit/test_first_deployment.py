@@ -54,25 +54,6 @@ def of_kind(resources: Resources, kind: str) -> Iterator[tuple[str, Any]]:
     return ((name, each) for name, each in resources.items() if each["Type"] == kind)
 
 
-def queues_take_tls_alone_and_named_senders(resources: Resources, given: dict[str, str]) -> Iterator[str]:
-    if "AwsEndpointUrl" in given:
-        return
-    sids = {
-        ref["Ref"]: [statement["Sid"] for statement in policy["Properties"]["PolicyDocument"]["Statement"]]
-        for _, policy in of_kind(resources, "AWS::SQS::QueuePolicy")
-        for ref in policy["Properties"]["Queues"]
-    }
-    for name, _ in of_kind(resources, "AWS::SQS::Queue"):
-        if "TlsOnly" not in sids.get(name, []):
-            yield f"{name}: takes plain HTTP"
-        for parameter, sid, of in (
-            ("ProducerRoleArns", "ProducersOnly", ("Transactions", "Profiles")),
-            ("AdministratorRoleArns", "AdministratorsOnly", ("Administration",)),
-        ):
-            if name.startswith(of) and (sid in sids.get(name, [])) != (parameter in given):
-                yield f"{name}: its senders aren't those of {parameter}"
-
-
 KEPT = {
     "AWS::DynamoDB::Table": "Retain",  # rolling back a creation can't delete a protected table
     "AWS::SQS::Queue": "RetainExceptOnCreate",
@@ -142,7 +123,6 @@ def two_stacks_of_an_account_have_no_name_in_common(resources: Resources, _: dic
 
 OF_RESOURCES: list[Rule] = [
     two_stacks_of_an_account_have_no_name_in_common,
-    queues_take_tls_alone_and_named_senders,
     what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails,
     a_key_of_kms_is_used_if_one_is_given,
     every_change_publishes_a_version,
@@ -207,8 +187,6 @@ PLANTED = {
     "a fixed name": ("Name: !Sub ${AWS::StackName}-outcomes", "Name: outcomes", "another stack has the same name"),
     "one name": ("ExpiredHoldsSchedule:", "ExpireHoldsSchedule:", "a parameter and a resource have one name"),
     "forged callers": ('- Bool: { lambda:InvokedViaFunctionUrl: "true" }', "- Ref: AWS::NoValue", "believes its event"),
-    "plain HTTP": ("Sid: TlsOnly", "Sid: Nothing", "takes plain HTTP"),
-    "any sender": ("- HasAdministrators\n", "- HasProducers\n", "senders aren't those of AdministratorRoleArns"),
 }
 """The numbers are those of the audit. F1 and F11 are in test_template.py. F2, F4, F8 and F13 are sentences for people,
 and F14 is the jobs' code: tests/integration/test_sending_jobs.py.

@@ -90,7 +90,8 @@ def test_an_id_is_refused_with_the_place_of_what_is_wrong_or_taken(body: Callabl
 @pytest.mark.parametrize("form", ["", "--wide", "--csv", "--json"])
 def test_whatever_an_id_is_the_command_shows_it_as_text(form: str) -> None:
     """Ids that are refused today, too, as an item may have them."""
-    asked = [{"type": "transaction", "amount": "-15", "description": text, "hold_id": text} for text in TEXTS]
+    fields = ("description", "hold_id", "occurred_at")
+    asked = [{"type": "transaction", "amount": "-15"} | dict.fromkeys(fields, text) for text in TEXTS]
     entries = [entry(text, "-15", each, reason=text) for text, each in zip(TEXTS, asked, strict=True)]
     shown = statement_of(*entries, options=(form,) if form else (), columns=None)
     lines = shown.split("\n")

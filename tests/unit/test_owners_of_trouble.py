@@ -94,9 +94,7 @@ def kinds(dispositions: Iterable[Disposition | None]) -> list[type]:
 
 
 @pytest.mark.usefixtures("one_call_at_a_time")
-@pytest.mark.parametrize(
-    ("post", "amount"), [(BatchPoster.post, 1), (BatchPoster.decide, 0)], ids=["posting", "a dry run"]
-)
+@pytest.mark.parametrize(("post", "amount"), [(BatchPoster.post, 1), (BatchPoster.decide, 0)], ids=["posting", "dry"])
 def test_an_account_that_is_never_read_costs_its_own_group_only(post: Callable[..., object], amount: int) -> None:
     stuck = [f"stuck {number}" for number in range(20)]  # more than there are threads
     items = accounts("alice", "bob", "carol", *stuck)

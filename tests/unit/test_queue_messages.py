@@ -66,12 +66,10 @@ def test_a_record_without_what_nobody_needs_is_one(name: str) -> None:
     assert message_from_record({other: made[other] for other in made if other != name} | {"more": 1}).attributes == {}
 
 
-@pytest.mark.parametrize(
-    "unnamed", [None, "x", [], {}, record("x") | {"messageId": ""}, record("x") | {"messageId": 1}]
-)
-def test_a_record_without_an_id_cannot_be_told_from_the_others(unnamed: Any) -> None:
+@pytest.mark.parametrize("odd", [None, "x", [], {}, record("x") | {"messageId": ""}, record("x") | {"messageId": 1}])
+def test_a_record_without_an_id_cannot_be_told_from_the_others(odd: Any) -> None:
     with pytest.raises(NotAnSqsEvent, match=r"^Records\[3\]: expected a record of SQS's, with its messageId$"):
-        message_id_of(unnamed, 3)
+        message_id_of(odd, 3)
 
 
 @pytest.mark.parametrize("event", [None, [], "x", {}, {"Records": None}, {"Records": {"0": record("x")}}])

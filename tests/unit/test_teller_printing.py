@@ -13,7 +13,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.unit.test_teller_accounts import ACCOUNT, HOLD, entry
 from tests.unit.test_teller_page import COMMANDS
 from tools.local_aws.server import PROJECT
 from tools.teller import dead_letters, importing, jobs
@@ -88,23 +87,11 @@ def test_nor_does_why_something_is_not_well(capsys: pytest.CaptureFixture[str]) 
 
 
 class Deployment:
-    """Each function answers with hostile texts."""
-
     name, endpoint_url, is_prod, is_local = "teller-dev", None, False, False
     parameters: Mapping[str, str] = {}
 
     def __getitem__(self, output: str) -> str:
         return output
-
-    def invoke(self, _: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        if request["read"] == "account":
-            texts = dict.fromkeys(("account_id", "currency", "status", "posted_at"), HOSTILE)
-            holds = [{"hold_id": HOSTILE, "remaining": "1", "expires_at": HOSTILE}]
-            return ACCOUNT | texts | {"holds": holds}
-        asked = {"type": HOSTILE, "amount": "1", "description": HOSTILE, "hold_id": HOSTILE, "occurred_at": HOSTILE}
-        rejected = entry(HOSTILE, "0", asked, status="REJECTED", reason=HOSTILE, posted_at=HOSTILE, held_after="1")
-        page = {"account_id": HOSTILE, "account_version": 2, "entries": [rejected, HOLD], "next": None}
-        return page | {"complete": True, "missing_versions": []}
 
 
 def run(command: str, patch: pytest.MonkeyPatch) -> tuple[str, str, int]:
@@ -112,12 +99,6 @@ def run(command: str, patch: pytest.MonkeyPatch) -> tuple[str, str, int]:
     patch.setattr(Operator, "deployment", Deployment())
     ended = CliRunner().invoke(app, command.split(), env={"TELLER_STACK": "teller-dev", "COLUMNS": None})
     return ended.stdout, ended.stderr, ended.exit_code
-
-
-@pytest.mark.parametrize("form", ["", "--wide", "--csv", "--json"])
-def test_a_statement_of_hostile_texts_is_harmless_in_each_form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, err, _ = run(f"statement a {form}", monkeypatch)
-    assert is_harmless(out + err)
 
 
 CHANGES = [
@@ -152,7 +133,6 @@ def test_a_prod_stack_is_not_changed_without_a_yes(
     monkeypatch.setattr(jobs, "read_runs", lambda *_: [RunOfJob("2026-11-22T02:00:00+00:00", None)])
     monkeypatch.setattr(jobs, "read_lock", lambda *_: LockRecord("reconcile_accounts", {}))
     monkeypatch.setattr(Deployment, "is_prod", True)
-    monkeypatch.delattr(Deployment, "invoke")
     file = tmp_path / "day.jsonl"
     file.write_text('{"transaction_id": "t", "account_id": "a", "amount": 1}')
     found = SimpleNamespace(accounts=1, totals={"EUR": Decimal(1)}, sha256="")
