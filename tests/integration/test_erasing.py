@@ -1,8 +1,7 @@
 """Erasures on both engines: only what is later stays, and nothing older comes back, whatever happens meanwhile."""
 
 import itertools
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,27 +20,15 @@ from conditional_writes.upserts import (
 )
 from conditional_writes.upserts.clocks import clock
 from conditional_writes.upserts.tidying import clock_bytes
-from tests.support.profile_table import Assumed, ProfileTable
+from tests.support.profile_table import Assumed, ProfileTable, at, theme
 from tools.local_aws.server import Endpoint
 
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WRITTEN, SUPERSEDED = (1, 0), (0, 1)
 
 
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-def theme(value: object, seconds: float | None) -> MapEntry:
-    return MapEntry(("preferences", "theme"), value, None if seconds is None else at(seconds))
-
-
 class Profiles(ProfileTable):
-    def upsert(self, *entries: MapEntry, **options: Any) -> Upserted:
-        return self.write("alice", entries, **options)
-
     def erase(self, seconds: float, **options: Any) -> Upserted:
-        return erase(self.client, self.key("alice"), at(seconds), **options)
+        return erase(self.client, self.key(), at(seconds), **options)
 
     def plant(self, **attributes: Any) -> None:
         """Puts other attributes beside those that are there, without the library."""
@@ -58,16 +45,11 @@ class Profiles(ProfileTable):
     @property
     def item(self) -> Item:
         """The item without the marks of every write."""
-        return self.read("alice").without_counters
+        return self.read().without_counters
 
     @property
     def maps(self) -> Item:
-        return self.read("alice").maps
-
-    def requests_of(self, work: Callable[[], object]) -> int:
-        before = len(self.calls)
-        work()
-        return len(self.calls) - before
+        return self.read().maps
 
 
 @pytest.fixture
@@ -82,11 +64,11 @@ def erased_item(seconds: float) -> Item:
 def test_an_erasure_leaves_the_key_and_a_mark_without_any_name(profiles: Profiles) -> None:
     deep = ("limits", "card", "abroad", "day")
     profiles.upsert(theme("dark", 1), MapEntry(deep, 250, at(2)), MapEntry(("devices", "phone"), REMOVED, at(3)))
-    profiles.upsert(theme("of the last to arrive", None), MapEntry(("visits", "last"), "today"))
+    profiles.upsert(theme("of the last to arrive"), MapEntry(("visits", "last"), "today"))
     profiles.plant(name="Alice", photos={"cat.jpg"}, version=7, **{"cw:version_id": "v-7"})
     assert profiles.erase(4)[:2] == WRITTEN
     assert profiles.item == erased_item(4)
-    assert profiles.read("alice").item.keys() == {"account_id", "cw:erased_as_of", "cw:write_id", "cw:item_bytes"}
+    assert profiles.read().item.keys() == {"account_id", "cw:erased_as_of", "cw:write_id", "cw:item_bytes"}
 
 
 @pytest.mark.parametrize("assumed", Assumed)
@@ -134,7 +116,7 @@ def test_the_room_of_what_was_erased_is_free_again(profiles: Profiles) -> None:
         with pytest.raises(ItemTooLarge):
             profiles.upsert(MapEntry(("photos", "more"), "x" * 130_000, at(seconds)))
         profiles.erase(seconds + 1)
-        stored = profiles.read("alice")
+        stored = profiles.read()
         assert stored.bytes <= stored.item["cw:item_bytes"] + 100 < 400
 
 
@@ -144,7 +126,7 @@ def test_versions_go_on_and_a_save_of_what_was_erased_is_a_conflict(profiles: Pr
     loaded = table.load("alice")
     assert loaded is not None
     profiles.erase(1, version_attribute="version")
-    assert profiles.read("alice").item["version"] == 2
+    assert profiles.read().item["version"] == 2
     with pytest.raises(Conflict):
         table.save(loaded | {"name": "Alice again"})
     again = table.load("alice")
@@ -152,7 +134,7 @@ def test_versions_go_on_and_a_save_of_what_was_erased_is_a_conflict(profiles: Pr
     again["status"] = "gone"
     table.save(again)
     assert profiles.erase(1, version_attribute="version")[:2] == SUPERSEDED
-    assert profiles.read("alice").item["version"] == 3
+    assert profiles.read().item["version"] == 3
 
 
 def test_an_item_with_a_thousand_attributes_is_erased_in_several_requests(profiles: Profiles) -> None:
@@ -160,7 +142,7 @@ def test_an_item_with_a_thousand_attributes_is_erased_in_several_requests(profil
         profiles.plant(**{f"attribute {name}": name for name in names})
     profiles.upsert(*(MapEntry((f"map {number}", "inner", "x"), 1, at(1)) for number in range(100)))
     profiles.upsert(MapEntry(("map 50", "inner", "late"), 1, at(3)))
-    erasing = iter(UpsertInRequests(profiles.client, profiles.key("alice"), [erasure(at(2))]))
+    erasing = iter(UpsertInRequests(profiles.client, profiles.key(), [erasure(at(2))]))
     assert next(erasing) == ([], [], 1)
     assert 0 < len(profiles.maps) < 1_000 + 100
     profiles.upsert(MapEntry(("map 1", "comes back"), 1, at(0)))
@@ -203,7 +185,7 @@ def test_after_an_erasure_the_removals_that_stay_are_counted(
     options, removals = {"forget_after": timedelta(days=9_999)}, [("early", at(1)), ("late", at(5))]
     profiles.upsert(*(MapEntry(("a", name), REMOVED, time) for name, time in removals), **(options if counted else {}))
     profiles.upsert(erasure(at(4)), **(options if counts else {}))
-    assert profiles.read("alice").item["cw:removed_bytes"] == clock_bytes(["late"])
+    assert profiles.read().item["cw:removed_bytes"] == clock_bytes(["late"])
 
 
 def test_an_erasure_leaves_no_time_of_what_was_in_the_place_of_a_map(profiles: Profiles) -> None:
@@ -246,5 +228,5 @@ def test_clocks_that_nobody_can_read_or_that_nothing_leads_to_are_erased_too(pro
 def test_the_count_of_an_items_bytes_is_right_after_an_erasure_with_entries(profiles: Profiles) -> None:
     profiles.upsert(theme("dark", 1))
     profiles.upsert(erasure(at(2)), MapEntry(("photos", "1"), "x" * 10_000, at(3)))
-    item = profiles.read("alice").item
+    item = profiles.read().item
     assert item_bytes(item) - 100 <= item["cw:item_bytes"] <= item_bytes(item)

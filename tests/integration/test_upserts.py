@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, cast
 from unittest import mock
@@ -22,7 +22,6 @@ from conditional_writes.upserts import (
     MapEntry,
     NotAMap,
     NotAnEntry,
-    Upserted,
     UpsertInRequests,
     erase,
     erasure,
@@ -31,31 +30,18 @@ from conditional_writes.upserts import (
 from conditional_writes.upserts.clocks import MAP_MARK, clocks_attribute, is_removal
 from conditional_writes.upserts.plan import RecentDepths
 from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, clock_bytes
-from tests.support.profile_table import Assumed, ProfileTable
+from tests.support.profile_table import START, Assumed, ProfileTable, at, theme
 from tools.local_aws.server import Endpoint
-
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
 
 
 class Profiles(ProfileTable):
-    """A table whose profiles have any names. If a test gives none, it means alice's."""
-
-    def upsert(self, *entries: MapEntry, name: object = "alice", **options: Any) -> Upserted:
-        return self.write(str(name), entries, **options)
-
-    def requests(self, *entries: MapEntry, name: object = "alice", **options: Any) -> int:
+    def requests(self, *entries: MapEntry, **options: Any) -> int:
         """The number of requests of this upsert."""
-        before = len(self.calls)
-        self.upsert(*entries, name=name, **options)
-        return len(self.calls) - before
+        return self.requests_of(lambda: self.upsert(*entries, **options))
 
-    def stored(self, name: object = "alice") -> Item:
+    def stored(self) -> Item:
         """The whole item."""
-        return self.read(str(name)).item
+        return self.read().item
 
     def maps(self, name: object = "alice") -> Item:
         """The item without its key, its version, its clocks and the library's other attributes."""
@@ -69,10 +55,6 @@ class Profiles(ProfileTable):
 @pytest.fixture
 def profiles(dynamodb: Endpoint) -> Profiles:
     return Profiles(dynamodb)
-
-
-def theme(value: object, seconds: float | None = None) -> MapEntry:
-    return MapEntry(("preferences", "theme"), value, None if seconds is None else at(seconds))
 
 
 # --- any depth, any missing maps ----------------------------------------------------------------------
@@ -162,7 +144,7 @@ def test_without_a_clock_the_last_to_arrive_wins(profiles: Profiles) -> None:
 
 
 def test_of_the_entries_of_a_request_the_earlier_ones_may_be_erased(profiles: Profiles) -> None:
-    erase(profiles.client, profiles.key("alice"), at(2))
+    erase(profiles.client, profiles.key(), at(2))
     later = MapEntry(("preferences", "size"), 1, at(3)), MapEntry(("photos", "1"), 1, at(3))
     profiles.upsert(theme("dark", 1), *later, assumed=Assumed.NONE)
     assert profiles.maps() == {"preferences": {"size": 1}, "photos": {"1": 1}}
@@ -278,7 +260,7 @@ def test_after_the_deadline_nothing_is_sent(profiles: Profiles) -> None:
     with pytest.raises(DeadlinePassed):
         profiles.upsert(theme("dark"), deadline=Deadline.after(0))
     with pytest.raises(DeadlinePassed):
-        erase(profiles.client, profiles.key("alice"), START, deadline=Deadline.after(0))
+        erase(profiles.client, profiles.key(), START, deadline=Deadline.after(0))
     assert not profiles.calls
 
 
@@ -399,7 +381,7 @@ def test_once_a_map_is_being_dropped_nothing_earlier_comes_into_it(profiles: Pro
         profiles.upsert(MapEntry(("a", "few"), 1, at(3)), MapEntry(("a", "many"), "x" * 200_000, at(3)))
     assert profiles.maps()["a"]["few"] == 1
     assert len(profiles.maps()["a"]["many"]) == 300
-    dropping = iter(UpsertInRequests(profiles.client, profiles.key("alice"), [MapEntry(("a", "many"), REMOVED, at(3))]))
+    dropping = iter(UpsertInRequests(profiles.client, profiles.key(), [MapEntry(("a", "many"), REMOVED, at(3))]))
     next(dropping)  # a part
     assert 0 < len(profiles.maps()["a"]["many"]) < 300
     assert profiles.upsert(MapEntry(("a", "many", "m-new", "x"), 2, at(2.999998)))[:2] == (0, 1)
@@ -422,7 +404,7 @@ def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[d
 
 def test_an_item_is_tidied_until_few_removals_are_left(profiles: Profiles, today: list[datetime]) -> None:
     def removals() -> list[str]:
-        return [name for name, clock in profiles.read("alice").clocks[of_devices].items() if is_removal(clock)]
+        return [name for name, clock in profiles.read().clocks[of_devices].items() if is_removal(clock)]
 
     of_devices, names = clocks_attribute(("devices",)), [f"d-{number}" for number in range(100)]
     clocks = {"kept": MAP_MARK} | dict.fromkeys(names, START.isoformat(timespec="microseconds"))

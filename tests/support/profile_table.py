@@ -1,10 +1,10 @@
-"""A table of profiles that is written by `upsert` itself, at times of the test's choosing."""
+"""A table of profiles that is written by `upsert` itself, at times of the test's choosing. Names are alice's."""
 
 import contextlib
 import enum
 import itertools
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
@@ -19,7 +19,16 @@ from tools.local_aws.tables import create_profiles_table
 COUNTERS = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
 """Attributes that differ after another order of the same writes, or under another key."""
 
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = itertools.count(1)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def theme(value: object, seconds: float | None = None) -> MapEntry:
+    return MapEntry(("preferences", "theme"), value, None if seconds is None else at(seconds))
 
 
 class Assumed(enum.StrEnum):
@@ -40,7 +49,7 @@ class ProfileTable:
         self.calls: list[str] = []
         self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
 
-    def key(self, account_id: str) -> Key:
+    def key(self, account_id: str = "alice") -> Key:
         return key(self.name, account_id=account_id)
 
     def write(
@@ -60,7 +69,15 @@ class ProfileTable:
                 stack.enter_context(expected)
             return upsert(self.client, self.key(account_id), entries, **options)
 
-    def read(self, account_id: str) -> "Stored":
+    def upsert(self, *entries: MapEntry, name: object = "alice", **options: Any) -> Upserted:
+        return self.write(str(name), entries, **options)
+
+    def requests_of(self, work: Callable[[], object]) -> int:
+        before = len(self.calls)
+        work()
+        return len(self.calls) - before
+
+    def read(self, account_id: str = "alice") -> "Stored":
         found = self.client.get_item(
             TableName=self.name, Key=to_dynamodb({"account_id": account_id}), ConsistentRead=True
         )
