@@ -77,38 +77,23 @@ class Delivering:
         assert not take_dead_letters(self.aws, self.function.worker.queue.dead_letter_url)
 
 
-def table_of(deliveries: dict[tuple[float, float], int], messages: int) -> str:
-    shares = list(dict.fromkeys(share for _, share in deliveries))
-    lines = [f"deliveries until {messages} messages of 100 entries are done, by the share of answers that are errors:"]
-    lines.append(f"{'s an answer':>11}" + "".join(f"{share:>8.0%}" for share in shares))
-    lines += [
-        f"{seconds:>11}" + "".join(f"{deliveries[seconds, share]:>8,}" for share in shares)
-        for seconds in dict.fromkeys(each for each, _ in deliveries)
-    ]
-    return "\n".join(lines)
-
-
 @pytest.mark.usefixtures("new_process")
-def test_all_messages_of_a_profile_are_done_in_the_end(aws: Endpoint, say: Say) -> None:
-    say(table_of(deliveries_of(aws, 4, (0.25, 2), (0, 0.7)), 4))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1_800)
-@pytest.mark.usefixtures("new_process")
-def test_forty_messages_of_a_profile_are_done_in_the_end(aws: Endpoint, say: Say) -> None:
-    say(table_of(deliveries_of(aws, 40, SECONDS, FAILING_SHARES), 40))
-
-
-def deliveries_of(
-    aws: Endpoint, messages: int, every_seconds: Sequence[float], shares: Sequence[float]
-) -> dict[tuple[float, float], int]:
-    found = {}
-    for seconds, share in itertools.product(every_seconds, shares):
-        delivering = Delivering(aws, messages)
-        with SlowDynamoDB(seconds, share).on(delivering.client):
-            found[seconds, share] = delivering.until_done(delivering.write)
-    return found
+@pytest.mark.parametrize(
+    ("messages", "seconds", "share"),
+    [
+        *itertools.product([4], (0.25, 2), (0, 0.7)),
+        *(
+            pytest.param(40, *case, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])
+            for case in itertools.product(SECONDS, FAILING_SHARES)
+        ),
+    ],
+)
+def test_all_messages_of_a_profile_are_done_in_the_end(
+    aws: Endpoint, messages: int, seconds: float, share: float, say: Say
+) -> None:
+    delivering = Delivering(aws, messages)
+    with SlowDynamoDB(seconds, share).on(delivering.client):
+        say(f"{delivering.until_done(delivering.write)} deliveries")
 
 
 @pytest.mark.usefixtures("new_process")
@@ -124,30 +109,23 @@ def test_the_function_is_done_with_them_too(aws: Endpoint, share: float, say: Sa
     say(f"{deliveries} deliveries, {slow.requests} requests, {slow.seconds_passed:,.0f} s")
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["new process", "warm process"])
-def test_a_message_of_several_requests_is_done_although_only_one_is_written_in_each_delivery(
-    aws: Endpoint, is_new: bool, say: Say, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("is_new", "statuses"),
+    [(True, {200}), (False, {200}), (True, {200, 400})],
+    ids=["written by a new process", "written by a warm one", "answered"],
+)
+def test_a_message_of_several_requests_is_done_although_only_one_is_taken_in_each_delivery(
+    aws: Endpoint, monkeypatch: pytest.MonkeyPatch, statuses: Collection[int], say: Say, *, is_new: bool
 ) -> None:
-    delivering = Delivering(aws, 1)
-    say(one_answer_in_each_delivery(delivering, monkeypatch, {200}, is_new=is_new))
+    """After the first answer with one of these statuses each try fails.
 
-
-def test_it_is_done_although_only_one_request_is_answered_in_each_delivery(
-    aws: Endpoint, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answer to a request whose entries are all there is a refusal. The profile and its map exist before."""
-    delivering = Delivering(aws, 1)
-    first = record({"account_id": "alice", "path": DEEPEST, "entries": {"first": 1}})
-    delivering.write([first])
-    delivering.bodies.append(first["body"])
-    say(one_answer_in_each_delivery(delivering, monkeypatch, {200, 400}, is_new=True))
-
-
-def one_answer_in_each_delivery(
-    delivering: Delivering, monkeypatch: pytest.MonkeyPatch, statuses: Collection[int], *, is_new: bool
-) -> str:
-    """Delivers until all is done. After the first answer with one of these statuses each try fails."""
-    answered = []
+    The answer to a request whose entries are all there is a refusal: then the profile and its map exist before.
+    """
+    delivering, answered = Delivering(aws, 1), list[int]()
+    if 400 in statuses:
+        first = record({"account_id": "alice", "path": DEEPEST, "entries": {"first": 1}})
+        delivering.write([first])
+        delivering.bodies.append(first["body"])
 
     def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
         answered.clear()
@@ -161,4 +139,4 @@ def one_answer_in_each_delivery(
 
     delivering.client.meta.events.register("after-call", note)
     with SlowDynamoDB(0.1, is_out=lambda: bool(answered)).on(delivering.client) as slow:
-        return f"{delivering.until_done(deliver)} deliveries, {slow.requests} requests"
+        say(f"{delivering.until_done(deliver)} deliveries, {slow.requests} requests")
