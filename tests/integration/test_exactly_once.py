@@ -235,9 +235,6 @@ def test_many_workers_with_one_key_do_it_once_and_have_one_result(tables: Tables
     assert (tables.balances(), tables.paid()) == ({"alice": 70}, ["p-1"])
 
 
-# --- lost answers ---------------------------------------------------------------------------------------
-
-
 def test_after_an_unknown_outcome_the_next_call_tells(worker: Worker) -> None:
     with (
         Faults(Fault.ALL_IN_PROGRESS, at=1).on(worker.client) as faults,
@@ -407,9 +404,6 @@ def test_a_request_without_a_key_is_refused(tables: Tables) -> None:
     with pytest.raises(KeyError):
         Worker(tables).pay({"account_id": "alice", "amount": 1})
     assert tables.balances() == {"alice": 100}
-
-
-# --- costs ----------------------------------------------------------------------------------------------
 
 
 def test_it_costs_so_many_requests_and_units(worker: Worker, unseeing: Worker) -> None:

@@ -325,9 +325,6 @@ def test_after_the_release_nothing_is_written_for_the_lock(table: Table, mine: A
     assert "windows_done" not in table.record()
 
 
-# --- waiting ---------------------------------------------------------------------------------------------
-
-
 def test_one_who_waits_asks_seldom_and_gets_it_when_it_is_released() -> None:
     """dynamo-dlm put 1,284 times in a wait of 2.4 s. Pauses double, up to half a second at least."""
     with Engine() as engine, engine.simulated_time() as clock:
@@ -535,9 +532,6 @@ def test_a_second_release_after_every_response_was_lost_is_harmless(table: Table
     give_back_calls = len(mine.calls)
     lock.release()
     assert len(mine.calls) == give_back_calls
-
-
-# --- contention ------------------------------------------------------------------------------------------
 
 
 SKEW_SECONDS, LEASE_SECONDS = 0.5, 1.0

@@ -61,9 +61,6 @@ def counts(report: dict[str, Any]) -> tuple[int, ...]:
     return tuple(int(report[name]) for name in names)
 
 
-# --- sound ------------------------------------------------------------------------------------------------
-
-
 def test_a_sound_journal_takes_many_steps_and_is_sound(long: Reconciled) -> None:
     long.query_seconds = SLOW_SECONDS
     outcomes = long.run_until_done()
@@ -82,9 +79,6 @@ def test_many_new_entries_are_replayed_from_the_checkpoint_in_many_steps(long: R
     assert "Continued" in outcomes
     assert long.requests["Query journal"] == 0
     assert not long.late_checkpoints()
-
-
-# --- damage -----------------------------------------------------------------------------------------------
 
 
 def test_an_entry_without_a_version_is_in_no_index_and_its_account_is_skipped(long: Reconciled) -> None:
@@ -123,9 +117,6 @@ def test_an_entry_beyond_the_account_is_found_by_its_whole_replay(long: Reconcil
     assert counts(long.run(night)) == (5, 0, 0, 0)
     sentence = f"{LONG}: entry beyond: entry b-90 is of version 90, the account is at version 31"
     assert long.run(night + 1, whole=True)["first_mismatches"] == [sentence]
-
-
-# --- the index --------------------------------------------------------------------------------------------
 
 
 def test_an_index_that_shows_what_the_table_does_not_have_is_no_truth(long: Reconciled) -> None:
@@ -171,9 +162,6 @@ def test_a_commit_that_is_in_the_journal_before_the_account_is_no_mismatch(
     assert mismatches(long.run()) == ""
 
 
-# --- another run ------------------------------------------------------------------------------------------
-
-
 def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Reconciled) -> None:
     """The first run is interrupted in the long journal. New entries are posted, and the other run is done before."""
     long.query_seconds = SLOW_SECONDS
@@ -198,9 +186,6 @@ def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Reconc
     position = Position(target, before_last, is_whole=False)
     result = long.new_process().reconciler.check(item, None, NIGHT, Deadline.after(60), position)
     assert [mismatch.what for mismatch in result.mismatches] == ["broken seal", "broken seal"]
-
-
-# --- kills ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "from the checkpoint"])

@@ -249,8 +249,6 @@ def test_a_text_that_says_the_same_in_other_words_is_not_rewritten(make: Make, b
     assert stored["gift"] == {"NULL": None, "sku": "a", "pieces": 1}
 
 
-# --- models that are changed in place --------------------------------------------------------------------
-
 MUTABLE = [kind for kind in KINDS if kind[0] is not Flight]
 
 
@@ -270,9 +268,6 @@ def test_a_model_that_was_changed_in_place_is_saved(flights: Flights) -> None:
     flights.modify("TL1", change=board)
     assert (flights.stored() or {})["passengers"] == ["ada", "bob", "eve"]
     assert saved.model.passengers == ["ada", "bob"]
-
-
-# --- the version -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -390,9 +385,6 @@ def test_what_is_no_model_of_the_table_is_refused(make: Make, flights: Flights) 
         ModelTable(flights.client, flights.name, "flight_id", model=Codec(str, str)).save("TL1")
 
 
-# --- transactions, plans, queries and upserts ------------------------------------------------------------
-
-
 def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> None:
     client = dynamodb.client("dynamodb")
     versions = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["version", "cw:version_id"]}
@@ -414,9 +406,6 @@ def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> 
     with pytest.raises(Conflict):
         flights.save(saved.changed_to(flights.new(gate="B7", passengers=["bob"])))
     assert flights.get("TL1").model == flights.new(passengers=["ada"], gate="B7")
-
-
-# --- time to live -----------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -126,9 +126,6 @@ def done(published: int, dead_lettered: int = 0) -> Answer:
     return {"published": published, "dead_lettered": dead_lettered, "missing_versions": [], "next": []}
 
 
-# --- ranges, and what they cost -----------------------------------------------------------------------------
-
-
 def test_a_range_takes_few_requests(bank: Republished) -> None:
     """Ten events are one PutEvents."""
     for hour in range(32):
@@ -447,9 +444,6 @@ def test_a_damaged_account_is_named_and_the_others_are_published(bank: Republish
     assert bank.republish(account_id="alice", **LONG_AGO) == {"error": {"code": "UNREADABLE", "reason": reason}}
     named = [{"account_id": "alice", "reason": reason}]
     assert bank.republish(**LONG_AGO) == done(1) | {"missing_versions": named}
-
-
-# --- any history --------------------------------------------------------------------------------------------
 
 
 def test_of_any_history_exactly_the_range_is_published_again_in_any_state_of_the_index(bank: Republished) -> None:

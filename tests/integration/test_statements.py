@@ -396,9 +396,6 @@ def test_trouble_of_the_tables_fails_the_invocation(bank: Read) -> None:
             bank.read(kind, **fields)
 
 
-# --- any history, by the oracle -----------------------------------------------------------------------------
-
-
 def without_final(answer: Answer) -> Answer:
     return {name: value for name, value in answer.items() if name not in ("final", "at")}
 

@@ -220,9 +220,6 @@ def test_where_nothing_changes_nothing_is_written(orders: Orders) -> None:
     assert orders.calls == ["GetItem", "GetItem"]
 
 
-# --- conflicts -------------------------------------------------------------------------------------------
-
-
 def test_a_conflict_has_what_there_is_to_know_and_what_was_found_can_be_saved(orders: Orders, others: Orders) -> None:
     order = orders.save(ids() | {"status": "NEW"})
     others.save(loaded(others) | {"note": "theirs"})
@@ -295,9 +292,6 @@ def test_an_item_without_a_version_is_not_brought_back(orders: Orders, others: O
     with pytest.raises(Conflict, match="no such item"):
         orders.save(mine | {"status": "MINE"})
     assert orders.stored() is None
-
-
-# --- conditions ------------------------------------------------------------------------------------------
 
 
 def test_a_condition_of_your_own_must_hold_beside_the_version(orders: Orders) -> None:
