@@ -615,10 +615,8 @@ def _counted(payload: Mapping[str, Any], journal: Journal, account: State, amoun
             return {"limits": account["limits"]}
     after = []
     for each in account["limits"]:
-        was_counted = not since or (
-            "used" in each and since > each["set_at"] and _period(each, since) == each["period"]
-        )
-        if each["of"] == of and "used" in each and was_counted and (amount or payload["type"] == "hold"):
+        counted = not since or ("used" in each and since > each["set_at"] and _period(each, since) == each["period"])
+        if each["of"] == of and "used" in each and counted and (amount or payload["type"] == "hold"):
             used = each["used"] + (times if "number" in each else more)
             after.append(each | {"used": _of_38_digits(min(used, LARGEST), ROUND_CEILING)})
         else:

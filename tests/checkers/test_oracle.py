@@ -68,10 +68,8 @@ def days(
         st.lists(st.builds(ExpireHold.at, few_ids, hold_ids, times), max_size=5)
     )  # as of the hold's time or not
     moves = [opening(limit, currency, account_id=name) for name in "fg"]
-    moves += [
-        Transfer(transaction_id="move", from_account_id="f", to_account_id="g", amount=Decimal(1)),
-        compound(("f", -1), ("g", 1)),
-    ]
+    moves.append(Transfer(transaction_id="move", from_account_id="f", to_account_id="g", amount=Decimal(1)))
+    moves.append(compound(("f", -1), ("g", 1)))
     return [*openings, sale, *first, *day, last, *moves, *(decode(json.dumps(step)) for step in life_of("e"))]
 
 

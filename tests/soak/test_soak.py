@@ -96,10 +96,8 @@ class Soak:
                 sent += len(batch)
 
         with ThreadPoolExecutor(2) as pool:
-            sending = [
-                pool.submit(send, self.bank.transactions, self.transactions),
-                pool.submit(send, self.bank.profiles, self.updates),
-            ]
+            transactions = pool.submit(send, self.bank.transactions, self.transactions)
+            sending = [transactions, pool.submit(send, self.bank.profiles, self.updates)]
 
             def all_sent() -> bool:
                 return all(each.done() for each in sending)

@@ -79,13 +79,11 @@ class Exported(NamedTuple):
 
 
 def items_of(books: Books, entries: list[JournalEntry]) -> Callable[[str, int], Iterator[bytes]]:
-    everything = {
+    items = {
         "Accounts": [account_item(account) for account in books.accounts.values()],
         "Journal": [entry_item(entry) for entry in entries],
     }
-    return lambda table, segment: (
-        json.dumps(to_dynamodb(item)).encode() for item in everything[table][segment::SEGMENTS]
-    )
+    return lambda table, segment: (json.dumps(to_dynamodb(each)).encode() for each in items[table][segment::SEGMENTS])
 
 
 @pytest.fixture(scope="module")

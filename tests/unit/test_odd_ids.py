@@ -42,10 +42,7 @@ UNSEEN: dict[str, tuple[str, int]] = {
 }
 """With the place of the character that can't be seen."""
 REFUSED: dict[str, tuple[str, str]] = {
-    **{
-        name: (text, f"U+{ord(text[at - 1]):04X} at character {at} can't be seen")
-        for name, (text, at) in UNSEEN.items()
-    },
+    **{name: (text, f"U+{ord(text[n - 1]):04X} at character {n} can't be seen") for name, (text, n) in UNSEEN.items()},
     "a blank at the end": ("order ", "U+0020 at character 6 can't be seen at an end"),
     "a blank at the beginning": (" é", "U+0020 at character 1 can't be seen at an end"),
     "letters apart from their accents": ("cafe\u0301", "U+0065 at character 4 isn't in Unicode's normal form NFC"),
@@ -53,10 +50,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a Cyrillic letter in Latin": ("p\u0430y", "U+0430 at character 2 is Cyrillic, U+0070 at character 1 isn't"),
     "a Latin letter in Greek": ("\u03b1a", "U+0061 at character 2 is Latin, U+03B1 at character 1 isn't"),
     "a Greek letter in Cyrillic": ("\u0430\u03bf", "U+03BF at character 2 is Greek, U+0430 at character 1 isn't"),
-    "another's key": (
-        "teller:side:x",
-        "expected the id of a transaction and its home, got an entry's key, teller:side:…",
-    ),
+    "a key": ("teller:side:x", "expected the id of a transaction and its home, got an entry's key, teller:side:…"),
 }
 TAKEN = [
     *("=1+1", "+1", "-1", "@SUM(1)", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"),

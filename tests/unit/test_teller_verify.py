@@ -24,7 +24,7 @@ from tools.teller.verify.report import Report, without_account_numbers
 from tools.teller.verify.run import Run, problems_of
 from tools.teller.verify.steps import Step, Verdict
 
-SECURE = "aws:SecureTransport"
+SECURE, SERVERLESS = "aws:SecureTransport", "AWS::Serverless::"
 
 
 class FakeDeployment(dict[str, str]):
@@ -250,10 +250,7 @@ def test_code_that_is_not_what_was_built_is_named(
     )
 
     class Found(dict[str, str]):
-        expected: ClassVar = {
-            "F": {"Type": "AWS::Serverless::Function"},
-            "L": {"Type": "AWS::Serverless::LayerVersion"},
-        }
+        expected: ClassVar = {"F": {"Type": f"{SERVERLESS}Function"}, "L": {"Type": f"{SERVERLESS}LayerVersion"}}
 
     def work(run: Run, step: Step) -> None:
         run.resources = Found({"F": "f", "L0d4b268692": "arn"})  # type: ignore[assignment]

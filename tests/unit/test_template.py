@@ -643,10 +643,8 @@ IN_TRANSACTIONS = {"ForAnyValue:StringEquals": {"dynamodb:EnclosingOperation": [
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_transactions(folder: str) -> None:
     """DynamoDB judges PutItem and UpdateItem by a leading key in a transaction, too. ministack ignores that key."""
-    locks = {
-        sid: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]}}
-        for sid, pattern in RESTRICTED.get(folder, {}).items()
-    }
+    prefixes = RESTRICTED.get(folder, {}).items()
+    locks = {sid: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [prefix]}} for sid, prefix in prefixes}
     posting = dict.fromkeys(("Entries", "CountsOfReversals"), IN_TRANSACTIONS)
     more = {
         "post_transactions": posting

@@ -167,11 +167,7 @@ REJECTED = {
     "a debit of a frozen account, below the limit": (payment(-999), NO_DEBITS, "ACCOUNT_FROZEN"),
     "a credit of a frozen account": (payment(1), NO_CREDITS, "ACCOUNT_FROZEN"),
     "a cent's credit of a frozen account": (payment("0.01"), NO_CREDITS, "ACCOUNT_FROZEN"),
-    "a hold on a frozen account that has too many": (
-        hold(1, "h-20"),
-        changed(FULL, frozen=FOR_DEBITS),
-        "ACCOUNT_FROZEN",
-    ),
+    "a hold on a frozen account that has too many": (hold(1, "h"), changed(FULL, frozen=FOR_DEBITS), "ACCOUNT_FROZEN"),
     "a posting of a hold of a frozen account": (posting(), replace(HELD, frozen=FOR_DEBITS), "ACCOUNT_FROZEN"),
     "a limit of a closed account": (limit(-1), CLOSED, "ACCOUNT_CLOSED"),
     "a closing of a closed account": (closing(), CLOSED, "ACCOUNT_CLOSED"),
@@ -381,16 +377,14 @@ def test_a_balance_comes_from_another_account_whatever_its_limit_or_both_reject_
     }
 
 
+TOO_EARLY = "0001-01-01T00:00:00+01:00"
 HOLDS = {
     "an id that can't be seen": ({"a\u200b": {"amount": 1}}, "holds: U+200B at character 2 can't be seen"),
     "nothing held": ({"h": {"amount": 0}}, "holds: h: amount: expected a number greater than zero"),
     "39 digits": ({"h": {"amount": "1" * 39}}, "holds: h: amount: 39 digits, expected at most 38"),
     "a sum of 39 digits": ({"a": {"amount": 1}, "b": {"amount": "1e-38"}}, "holds: their sum would need"),
     "another spelling": ({"h": {"amount": "1_0"}}, "holds: h: amount: expected a decimal number"),
-    "no time in UTC": (
-        {"h": {"amount": 1, "expires_at": "0001-01-01T00:00:00+01:00"}},
-        "holds: h: expires_at: expected a time between",
-    ),
+    "no time in UTC": ({"h": {"amount": 1, "expires_at": TOO_EARLY}}, "holds: h: expires_at: expected a time between"),
     "21 holds": ({str(number): {"amount": 1} for number in range(21)}, "holds: expected `object` of length <= 20"),
     "a field that a hold doesn't have": ({"h": {"amount": 1, "final": True}}, "holds"),
 }
