@@ -1,7 +1,6 @@
 """Injects two faults at two AWS calls of a scenario, in the same delivery or the second in a later one."""
 
 import random
-import time
 
 from tests.faults.every_call import MANY, NotInjected, injections, violations
 from tests.faults.scenarios import Scenario
@@ -20,16 +19,6 @@ class Tally:
         self.pairs = 0
         self.violations: list[str] = []
         self.not_injected: list[str] = []
-        self._started = time.monotonic()
-
-    def progress(self, done: float) -> str:
-        """`done`: of 1."""
-        seconds = time.monotonic() - self._started
-        return (
-            f"{self.pairs:,} pairs ({done:.0%}) in {seconds:,.0f} s, {self.pairs / seconds:.1f} per second,"
-            f" {seconds / done - seconds:,.0f} s left: {len(self.violations)} violations,"
-            f" {len(self.not_injected)} not injected"
-        )
 
 
 def inject_every_pair(scenario: Scenario, say: Say) -> Tally:
@@ -62,7 +51,8 @@ def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | Non
                     tally.pairs += 1
                 except NotInjected as error:
                     tally.not_injected.append(str(error))
-            say(tally.progress(number / len(first_injections)))
+            of_all = f"{number} of {len(first_injections)} first faults"
+            say(f"{tally.pairs:,} pairs, {of_all}: {len(tally.violations)} violations")
             if len(tally.violations) > MANY:
                 break
     return tally

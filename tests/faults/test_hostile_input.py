@@ -10,7 +10,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
@@ -59,19 +59,6 @@ _numbers = itertools.count(1)
 
 
 @dataclass
-class Tried:
-    """The totals of all examples."""
-
-    examples: int = 0
-    ended: Counter[str] = field(default_factory=Counter)
-    most_requests: float = 0
-
-    def __str__(self) -> str:
-        ended = ", ".join(f"{number:,} {how}" for how, number in sorted(self.ended.items()))
-        return f"{self.examples:,} batches: {ended}; {self.most_requests:.1f} requests a record at most"
-
-
-@dataclass
 class Delivered:
     """A batch, and the disposition of each of its records. `said` is the function's log."""
 
@@ -111,9 +98,9 @@ def listening(function: ModuleType) -> Iterator[io.StringIO]:
 
 
 def deliver(
-    aws: Endpoint, function: ModuleType, meter: Meter, records: list[dict[str, Any]], tried: Tried
+    aws: Endpoint, function: ModuleType, meter: Meter, records: list[dict[str, Any]], ended: Counter[str]
 ) -> Delivered:
-    """Delivers a batch once, and asserts all that must hold for any content."""
+    """Delivers a batch once, asserts all that must hold for any content, and counts how the messages ended."""
     meter.reset()
     with listening(function) as said:
         response = function.lambda_handler({"Records": records}, Context())
@@ -130,9 +117,7 @@ def deliver(
     )
     check_reasons(letters)
     check_log(delivered.said)
-    tried.examples += 1
-    tried.ended += Counter(map(delivered.how, records))
-    tried.most_requests = max(tried.most_requests, requests / len(records))
+    ended.update(map(delivered.how, records))
     return delivered
 
 
@@ -174,7 +159,7 @@ def is_of_others(body: str, number: int) -> bool:
 
 
 def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(aws: Endpoint, say: Say) -> None:
-    ledger, tried = Ledger(aws, **SETTINGS), Tried()
+    ledger, ended = Ledger(aws, **SETTINGS), Counter[str]()
     function = with_one_queue(ledger.worker)
     meter = Meter(function.poster.client, function.worker.queue.client)
 
@@ -195,7 +180,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
         number = next(_numbers)
         batch = [Sent(json.dumps(opening), True, 1) for opening in OPENINGS] + batch
         batch = [sent._replace(body=in_accounts_of_their_own(sent.body, number)) for sent in batch]
-        delivered = deliver(aws, function, meter, numbered(batch), tried)
+        delivered = deliver(aws, function, meter, numbered(batch), ended)
         assert delivered.requests <= 8 + 2 * len(batch)  # four at most are for the attempts of suspects
         for one, sent in zip(delivered.records, batch, strict=True):
             how = delivered.how(one)
@@ -211,8 +196,8 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
 
     try_batch()
     assert not violations(ledger.books)
-    assert tried.ended.keys() == {"done", "back", "dead"}
-    say(str(tried))
+    assert ended.keys() == {"done", "back", "dead"}
+    say(str(ended))
 
 
 def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none_is_lost(
@@ -220,13 +205,13 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
 ) -> None:
     table = create_profiles_table(aws, f"hostile-{next(_numbers)}")
     function = upsert_profiles(aws, table, **SETTINGS)
-    meter, tried = Meter(function.writer.client, function.worker.queue.client), Tried()
+    meter, ended = Meter(function.writer.client, function.worker.queue.client), Counter[str]()
 
     @unhurried
     @given(batches(UPDATES))
     def try_batch(batch: list[Sent]) -> None:
         refill(aws, table)
-        delivered = deliver(aws, function, meter, numbered(batch), tried)
+        delivered = deliver(aws, function, meter, numbered(batch), ended)
         assert delivered.requests <= 8 + 8 * len(batch)
         assert not delivered.back
         upserted = []
@@ -241,8 +226,8 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
         assert not list(profiles_checker.violations(there, profiles_checker.latest(upserted)))
 
     try_batch()
-    assert tried.ended.keys() == {"done", "dead"}
-    say(str(tried))
+    assert ended.keys() == {"done", "dead"}
+    say(str(ended))
 
 
 def with_attribute(one: dict[str, Any], name: str, value: object) -> dict[str, Any]:

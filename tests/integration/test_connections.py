@@ -411,22 +411,15 @@ def test_a_request_has_the_lines_and_the_body_that_botocore_sends(
     assert others == [first] * 2
 
 
-def test_a_connection_that_the_server_has_closed_isnt_used(client_of: ClientOf) -> None:
-    with Server([[PLAIN], [PLAIN, CLOSE], [NEXT]]).running() as server:
+@pytest.mark.parametrize("by_server", [True, False])
+def test_a_connection_that_the_server_or_the_client_has_closed_isnt_used(
+    client_of: ClientOf, *, by_server: bool
+) -> None:
+    with Server([[PLAIN], [PLAIN, CLOSE] if by_server else [PLAIN], [NEXT]]).running() as server:
         client = client_of(server.url)
         assert outcome(client) == outcome(client) == ["a"]
-        time.sleep(0.05)
+        time.sleep(0.05) if by_server else client.close()
         assert outcome(client) == ["b"]
-        assert server.connections == 2
-
-
-def test_a_closed_client_connects_again(client_of: ClientOf) -> None:
-    with Server([[PLAIN]] * 3).running() as server:
-        client = client_of(server.url)
-        for _ in range(2):
-            client.list_tables()
-        client.close()
-        assert outcome(client) == ["a"]
         assert server.connections == 2
 
 

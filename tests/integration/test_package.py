@@ -137,13 +137,6 @@ def test_the_metadata_says_what_is_needed(distributions: dict[str, Path]) -> Non
     assert (LIBRARY / "LICENSE").read_text() == (PROJECT / "LICENSE").read_text()
 
 
-@pytest.mark.exhaustive
-def test_twine_finds_nothing_wrong(distributions: dict[str, Path]) -> None:
-    """The description of both renders on PyPI, too."""
-    twine = (*UV, "tool", "run", "--quiet", "--python", sys.executable, "twine@7.0.0")
-    run(*twine, "check", "--strict", *distributions.values())
-
-
 @pytest.mark.parametrize("kind", ["wheel", pytest.param("sdist", marks=pytest.mark.exhaustive)])
 def test_either_is_a_package_of_its_own(distributions: dict[str, Path], kind: str, tmp_path: Path) -> None:
     python = empty_environment(tmp_path / "environment")
