@@ -12,7 +12,6 @@ from ledger.core.transaction_types import TRANSACTION_TYPES, Transfer
 from ledger.core.transaction_types.base import Context
 from tests.support.bodies import openings, payment, transfer
 from tests.support.reconciling import Reconciled, mismatches
-from tools.local_aws.server import Endpoint
 
 
 class SmallTransfer(Transfer, frozen=True, tag="transfer"):
@@ -28,9 +27,9 @@ CHANGED = TRANSACTION_TYPES | {"transfer": SmallTransfer}
 
 
 def test_old_entries_are_judged_by_the_old_rule_and_new_ones_by_the_new_one(
-    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch
+    reconciled: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Reconciled(aws, dynamodb, monkeypatch)
+    ledger = reconciled
     ledger.post(*openings("alice", "bob"), payment("credit", 1000), transfer("old", 150), transfer("small", 10))
     monkeypatch.setattr("ledger.fold.RULES", 2)
     monkeypatch.setitem(transaction_types.RULE_SETS, 2, CHANGED)

@@ -20,7 +20,6 @@ from tests.support.planted import (
 )
 from tests.support.reconciling import FIRST_NIGHT, Reconciled, event, filled, mismatches
 from tools.local_aws.functions import run_job
-from tools.local_aws.server import Endpoint
 from workers.scheduled_jobs import InvalidEvent
 
 # A handler that fails has no metrics.
@@ -40,8 +39,8 @@ after_new_entries = pytest.mark.parametrize("posted", [[], NEW], ids=["unchanged
 
 
 @pytest.fixture
-def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
-    return filled(Reconciled(aws, dynamodb, monkeypatch), BOOKS, after_a_night=True)
+def ledger(reconciled: Reconciled) -> Reconciled:
+    return filled(reconciled, BOOKS, after_a_night=True)
 
 
 @pytest.fixture
@@ -53,8 +52,8 @@ def night(ledger: Reconciled) -> int:
 
 
 @pytest.fixture
-def held(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
-    return filled(Reconciled(aws, dynamodb, monkeypatch), HELD_BOOKS, after_a_night=True)
+def held(reconciled: Reconciled) -> Reconciled:
+    return filled(reconciled, HELD_BOOKS, after_a_night=True)
 
 
 @pytest.fixture

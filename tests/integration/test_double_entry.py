@@ -90,9 +90,9 @@ DURING = datetime(2026, 3, 1, 1, 59, 59, tzinfo=UTC)
 
 
 @pytest.fixture
-def nights(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+def nights(reconciled: Reconciled) -> Reconciled:
     """Books that balance: what came in went out again."""
-    ledger = Reconciled(aws, dynamodb, monkeypatch)
+    ledger = reconciled
     moved = [transfer("t-1", 50), compound("c-1", alice=-10, bob=9, fees=1), transfer("t-2", 9, "carol", "dave")]
     ledger.post_at(BEFORE, *openings("alice", "bob", "fees"), *openings("carol", "dave", limit=-9, currency="JPY"))
     ledger.post_at(BEFORE, payment("in", "100.5"), *moved)

@@ -67,9 +67,9 @@ def imported(directory: Path) -> list[str]:
 
 
 @pytest.fixture
-def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reconciled:
+def ledger(reconciled: Reconciled, tmp_path: Path) -> Reconciled:
     """Has the history. The accounts aren't imported yet."""
-    ledger, manifest = Reconciled(aws, dynamodb, monkeypatch), made(tmp_path)
+    ledger, manifest = reconciled, made(tmp_path)
     assert (manifest["entries"], manifest["accounts"]) == (5, 2)
     for item in items_of(tmp_path):
         read = from_dynamodb(item)

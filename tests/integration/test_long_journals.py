@@ -19,7 +19,6 @@ from tests.support.late_index import AWAY
 from tests.support.planted import BOOKS
 from tests.support.reconciling import Reconciled, event, filled, in_pages, mismatches
 from tools.local_aws.functions import Context, run_job
-from tools.local_aws.server import Endpoint
 
 # A handler that is killed has no metrics.
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
@@ -40,12 +39,11 @@ NEW = [payment(f"n-{number}", 1, LONG) for number in range(20)]
 
 
 @pytest.fixture
-def long(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+def long(reconciled: Reconciled, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
     """All journals but dave's are long."""
-    ledger = Reconciled(aws, dynamodb, monkeypatch)
-    in_pages(ledger, monkeypatch)
-    ledger.query_seconds = 0.2
-    return filled(ledger, LONG_BOOKS)
+    in_pages(reconciled, monkeypatch)
+    reconciled.query_seconds = 0.2
+    return filled(reconciled, LONG_BOOKS)
 
 
 @pytest.fixture

@@ -50,10 +50,8 @@ if "TELLER_MUSEUM" in os.environ:
 
 
 @pytest.mark.parametrize("release", sorted(MUSEUM.glob("*.json")), ids=lambda path: path.stem)
-def test_what_a_release_wrote_is_replayed_and_answered_as_before(
-    release: Path, aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = Reconciled(aws, dynamodb, monkeypatch)
+def test_what_a_release_wrote_is_replayed_and_answered_as_before(release: Path, reconciled: Reconciled) -> None:
+    ledger = reconciled
     items = json.loads(release.read_text())
     ledger.restore({table: items[table.rpartition("-")[2]] for table in ledger.stored(checkpoints=True)})
     report = ledger.run(whole=True)

@@ -7,7 +7,6 @@ import pytest
 from tests.support.bodies import payment, reverse, transfer
 from tests.support.planted import BOOKS, HELD_BOOKS, HELD_PLANTED, PLANTED
 from tests.support.reconciling import Reconciled, filled, in_pages, mismatches
-from tools.local_aws.server import Endpoint
 
 EACH = ("nothing", "nothing held", *PLANTED, *HELD_PLANTED)
 LONG = [
@@ -19,14 +18,13 @@ LONG = [
 
 @pytest.mark.parametrize(("planted", "long"), [*((each, False) for each in EACH), *LONG])
 def test_what_is_planted_is_found_and_nothing_else(
-    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, planted: str, long: bool
+    reconciled: Reconciled, monkeypatch: pytest.MonkeyPatch, planted: str, long: bool
 ) -> None:
     """Of a long journal the first page with a mismatch is the last that is replayed. Each page has three entries."""
-    ledger = Reconciled(aws, dynamodb, monkeypatch)
     if long:
-        in_pages(ledger, monkeypatch)
+        in_pages(reconciled, monkeypatch)
     held = planted in HELD_PLANTED or planted == "nothing held"
-    filled(ledger, HELD_BOOKS if held else BOOKS)
+    ledger = filled(reconciled, HELD_BOOKS if held else BOOKS)
     plant, expected = (PLANTED | HELD_PLANTED).get(planted, (lambda _: None, ""))
     plant(ledger)
     found = mismatches(ledger.run())
@@ -43,10 +41,10 @@ def test_what_is_planted_is_found_and_nothing_else(
 
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 def test_while_transactions_go_on_nothing_is_found(
-    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, long: bool
+    reconciled: Reconciled, monkeypatch: pytest.MonkeyPatch, long: bool
 ) -> None:
     """A payment and a transfer are posted before each third query of a journal: between an account and its entries."""
-    ledger = filled(Reconciled(aws, dynamodb, monkeypatch), BOOKS)
+    ledger = filled(reconciled, BOOKS)
     if long:
         in_pages(ledger, monkeypatch)
     queries = itertools.count()
@@ -66,8 +64,8 @@ def test_while_transactions_go_on_nothing_is_found(
 
 
 @pytest.fixture
-def held(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
-    return filled(Reconciled(aws, dynamodb, monkeypatch), HELD_BOOKS)
+def held(reconciled: Reconciled) -> Reconciled:
+    return filled(reconciled, HELD_BOOKS)
 
 
 def test_the_reversals_of_a_long_journal_are_known_from_one_invocation_to_the_next(

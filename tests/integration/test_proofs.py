@@ -24,7 +24,6 @@ from tests.support.bodies import opening, payment
 from tests.support.planted import BOOKS, HELD_BOOKS, make_anew, publish_anew
 from tests.support.reconciling import Reconciled, event, filled, mismatches
 from tools import check_proof
-from tools.local_aws.server import Endpoint
 from tools.teller.failures import Failure
 from tools.teller.operator import Operator
 from tools.teller.prove import proof_of
@@ -34,9 +33,9 @@ HASH_CHARACTERS = 43
 
 
 @pytest.fixture
-def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+def ledger(reconciled: Reconciled) -> Reconciled:
     """After a night. On the next ones no account is due for a whole replay."""
-    ledger = filled(Reconciled(aws, dynamodb, monkeypatch), [*BOOKS, *HELD_BOOKS])
+    ledger = filled(reconciled, [*BOOKS, *HELD_BOOKS])
     assert mismatches(ledger.run(ledger.quiet_night())) == ""
     return ledger
 

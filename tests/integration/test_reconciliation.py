@@ -15,15 +15,14 @@ from tests.support.faults import Killed
 from tests.support.planted import BOOKS, change_account, change_entry
 from tests.support.reconciling import Reconciled, event, filled, in_pages, mismatches
 from tools.local_aws.functions import Context, metric_totals, record, run_job
-from tools.local_aws.server import Endpoint
 
 # A handler that is killed or fails has no metrics.
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 
 @pytest.fixture
-def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
-    return filled(Reconciled(aws, dynamodb, monkeypatch), BOOKS)
+def ledger(reconciled: Reconciled) -> Reconciled:
+    return filled(reconciled, BOOKS)
 
 
 def counts(report: dict[str, Any]) -> tuple[int, ...]:
