@@ -30,11 +30,8 @@ class Results:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         place, name = place_and_name(report.nodeid.rpartition("::")[2])
         if report.when == "call" or report.outcome != "passed":
-            self.outcomes[place, name] = "failed" if self.outcomes.get((place, name)) == "failed" else _outcome(report)
-
-
-def _outcome(report: pytest.TestReport) -> str:
-    return "differs" if hasattr(report, "wasxfail") else report.outcome
+            outcome = "differs" if hasattr(report, "wasxfail") else report.outcome
+            self.outcomes[place, name] = "failed" if self.outcomes.get((place, name)) == "failed" else outcome
 
 
 def report_of(outcomes: dict[tuple[str, str], str], seconds: float) -> str:

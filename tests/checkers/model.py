@@ -67,7 +67,8 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits, first_shard
             continue
         if begun >= limits.begun:
             continue
-        placed = oracle.on_shards(message.canonical_payload(), _pools(books, together), first_shard)
+        new_pools = {name: state["pool"] for name, state in together.accounts.items() if state["pool"]}
+        placed = oracle.on_shards(message.canonical_payload(), pools_of(books) | new_pools, first_shard)
         account_ids = oracle.account_ids(placed, journal)
         expected = _post(books, journal, together, message, placed, delivered_before=deliveries > 1)
         is_last_wait = expected is Expected.AGAIN and waits >= limits.waits
@@ -82,10 +83,6 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits, first_shard
         for names in joined
     ]
     return Predicted(dispositions, groups)
-
-
-def _pools(books: Books, group: Group) -> dict[str, tuple[int, int]]:
-    return pools_of(books) | {name: state["pool"] for name, state in group.accounts.items() if state["pool"]}
 
 
 def _post(

@@ -238,7 +238,7 @@ def effects(
         known = [_new(payload, minor_units=minor_units), *(state for state in states[1:] if state)]
     else:
         known = [state for state in states if state]
-    if len(known) < len(states) or (payload["type"] == "reverse" and not _is_known(payload, journal)):
+    if len(known) < len(states) or (payload["type"] == "reverse" and not journal.has(reversed_id_of(payload))):
         return None
     if payload["type"] not in OPENINGS or known[0]["version"] == 0:
         _check_decimals(payload, known)
@@ -328,10 +328,6 @@ def _with_interest(state: State, posted_at: str | None) -> State:
 def _next(state: State, amount: Decimal, changes: State) -> State:
     """Every outcome, even a rejection, makes the account's next version."""
     return state | changes | {"balance": state["balance"] + amount, "version": state["version"] + 1}
-
-
-def _is_known(payload: Mapping[str, Any], journal: Journal) -> bool:
-    return journal.has(reversed_id_of(payload))
 
 
 def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> None:

@@ -61,11 +61,6 @@ def test_a_sound_history_has_no_violation() -> None:
     assert Bank().found() == []
 
 
-def _swap(bank: Bank) -> None:
-    """The second message was delivered after the third was acknowledged, but has the lower version."""
-    bank.message("4", first_delivered=1000, acknowledged=1001)
-
-
 def _post_twice(bank: Bank) -> None:
     """The effect of a worker that commits the account before the entry, dies in between, and gets the message again."""
     bank.account(version=5, balance=Decimal(80))
@@ -79,7 +74,10 @@ PLANTED: dict[str, tuple[Callable[[Bank], object], str]] = {
     "a changed outcome": (lambda bank: bank.entry("a", 3, status="POSTED", reason=None), "a: 2 was JournalEntry("),
     "no entry": (lambda bank: bank.remove("a", 2), f"acknowledged, but not in the journal of a: {PAY}"),
     "a message posted twice": (_post_twice, "a: the version grew by 4, for 3 new entries"),
-    "wrong versions": (_swap, "a: 3 was acknowledged before 2 was delivered, but 2 has the lower version, 3"),
+    "wrong versions": (
+        lambda bank: bank.message("4", first_delivered=1000, acknowledged=1001),
+        "a: 3 was acknowledged before 2 was delivered, but 2 has the lower version, 3",
+    ),
 }
 
 

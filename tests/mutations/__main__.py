@@ -47,7 +47,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of tests for one mutant (%(default)s)")
     parser.add_argument("--tests", nargs="+", default=SUITES, help="where the tests are (the quick suite)")
     given = parser.parse_args()
-    whole = [mutant for path in _mutated() for mutant in mutants(path, (PROJECT / path).read_text())]
+    paths = [path for pattern in MUTATED for path in sorted(PROJECT.glob(pattern))]
+    whole = [mutant for path in paths for mutant in mutants(str(path.relative_to(PROJECT)), path.read_text())]
     for name in sorted(_judged() - {mutant.name for mutant in whole}):
         console.print(f"judged in {SURVIVORS.name}, but there is no such mutant: {name}", markup=False)
     kinds = {"hand": BREAKAGES, "machine": whole}
@@ -58,10 +59,6 @@ def main() -> None:
         chosen = [mutant for mutant in chosen if not changed[mutant.path].isdisjoint(mutant.lines)]
     skipped = set() if given.judged else _judged()
     sys.exit(1 if _run(chosen, skipped, given.workers, given.seconds, given.tests) else 0)
-
-
-def _mutated() -> list[str]:
-    return [str(path.relative_to(PROJECT)) for pattern in MUTATED for path in sorted(PROJECT.glob(pattern))]
 
 
 def _judged() -> set[Name]:

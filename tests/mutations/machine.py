@@ -20,7 +20,6 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
@@ -79,7 +78,8 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items if not SERVERS & {*getattr(item, "fixturenames", ())}}
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
-        self._functions = _live_functions()
+        functions = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
+        self._functions = [each for each in functions if each.__code__.co_filename.startswith(PRODUCT)]
         gc.freeze()  # Forks share what none of them changes.
         reaches = self._reaches([*items.values()])
         self.broken = sorted(items.keys() - reaches.keys())
@@ -144,7 +144,8 @@ class Runner:
         for path, group in itertools.groupby(items, key=lambda item: item.path):
             tests = [*group]
             kept = PROJECT / ".cache/mutations" / str(path.relative_to(PROJECT)).replace("/", ".")
-            fingerprint = _fingerprint(shared, path, tests)
+            names = "\n".join(test.nodeid for test in tests)
+            fingerprint = hashlib.sha256(shared + path.read_bytes() + names.encode()).digest()
             if kept.exists() and kept.read_bytes().startswith(fingerprint):
                 found |= pickle.loads(kept.read_bytes().removeprefix(fingerprint))
             else:
@@ -201,16 +202,6 @@ def _shared_fingerprint() -> bytes:
             if path.parent.name != "mutations" and (folder != "tests" or not path.name.startswith("test_")):
                 whole.update(path.read_bytes())
     return whole.digest()
-
-
-def _fingerprint(shared: bytes, path: Path, tests: Sequence[pytest.Item]) -> bytes:
-    names = "\n".join(test.nodeid for test in tests)
-    return hashlib.sha256(shared + path.read_bytes() + names.encode()).digest()
-
-
-def _live_functions() -> list[FunctionType]:
-    functions = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
-    return [each for each in functions if each.__code__.co_filename.startswith(PRODUCT)]
 
 
 def _change_imported(changed: Callable[[CodeType], CodeType]) -> None:

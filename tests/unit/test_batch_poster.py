@@ -283,18 +283,13 @@ def test_every_write_asserts_what_was_observed(messages: list[TransactionMessage
         assert existing[0] == existing[1]
 
 
-def groups_of(transactions: Sequence[TransactionMessage]) -> list[list[int]]:
-    """The messages' positions in the batch, by group."""
-    messages = list(map(message_of, transactions))
-    groups = grouped_by_account(messages, lambda message: message.decoded.account_ids)
-    return [[messages.index(message) for message in group] for group in groups]
-
-
 @given(st.lists(PAIRS, max_size=8))
 @example([["a", "b"], ["b", "a"], ["c", "a"], ["d", "a"]])
 @example([["a", "b"], ["c", "d"], ["a", "c"], ["b", "e"], ["e", "d"]])
 def test_an_account_is_in_one_group_only_and_its_messages_are_in_their_order(pairs: list[list[str]]) -> None:
-    groups = groups_of([transfer(from_account_id=one, to_account_id=other) for one, other in pairs])
+    messages = [message_of(transfer(from_account_id=one, to_account_id=other)) for one, other in pairs]
+    grouped = grouped_by_account(messages, lambda message: message.decoded.account_ids)
+    groups = [[messages.index(message) for message in group] for group in grouped]
     assert sorted(index for group in groups for index in group) == list(range(len(pairs)))
     assert all(group == sorted(group) for group in groups)
     accounts = [{account_id for index in group for account_id in pairs[index]} for group in groups]

@@ -38,12 +38,12 @@ def read_page(operation: queries.Operation) -> Callable[[Answering], Any]:
     return lambda answers: Pages(answers.client, operation, {"TableName": "Orders"}, None, bool, dict).page()
 
 
-def read_some(answers: Answering) -> Any:
-    return read_once(answers.client, [ORDER, LEFT, FLIGHT], Deadline.after(10))
-
-
-READS: dict[str, Callable[[Answering], Any]] = {"GetItem": read, "BatchGetItem": read_some}
-READS |= {"Query": read_page("query"), "Scan": read_page("scan")}
+READS: dict[str, Callable[[Answering], Any]] = {
+    "GetItem": read,
+    "BatchGetItem": lambda answers: read_once(answers.client, [ORDER, LEFT, FLIGHT], Deadline.after(10)),
+    "Query": read_page("query"),
+    "Scan": read_page("scan"),
+}
 
 
 def answer_with(operation: str, found: list[Item]) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.interest import MILLISECONDS_PER_YEAR, Interest
-from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.journal import Outcome
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
@@ -55,12 +55,8 @@ def an_account(currency: str, places: int | None, account: Account = ALICE) -> A
     return changed(account, currency=currency, decimal_places=places, holds={"hold-1": PLENTY}, **limits)
 
 
-def _credit() -> JournalEntry:
-    outcome = Outcome(str(Status.POSTED), None, PLENTY, 3 * PLENTY, 2, NOW, "EUR")
-    return entry_of(payment(PLENTY, transaction_id="credit"), outcome)
-
-
-CREDIT = _credit()
+OUTCOME = Outcome(str(Status.POSTED), None, PLENTY, 3 * PLENTY, 2, NOW, "EUR")
+CREDIT = entry_of(payment(PLENTY, transaction_id="credit"), OUTCOME)
 AROUND = Context({CREDIT.entry_id: CREDIT}.get)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import Item, Observed, Plan, Update, key
+from conditional_writes import Item, Plan, Update, key
 from conditional_writes.core.items import item_bytes, value_bytes
 from conditional_writes.core.own_attributes import ITEM_BYTES
 from conditional_writes.exactly_once import Records, exactly_once
@@ -31,10 +31,6 @@ AS_OF, LATER = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (1, 2))
 NAMES = [f"e-{number}" for number in range(500)]
 EMPTY_MAPS = {clocks_attribute((name,)): {} for name in NAMES}
 ONE_MAP = {"a": {}, clocks_attribute(("a",)): dict.fromkeys(NAMES, time_text(AS_OF))}
-
-
-def nothing(order: Any, observed: Observed) -> Plan[None]:
-    return Plan(None)
 
 
 HASHES = {
@@ -68,7 +64,8 @@ def test_a_model_itself_is_no_payload() -> None:
 
 
 def test_a_record_lives_for_one_second_or_more_and_its_key_has_2048_bytes_or_fewer() -> None:
-    pay = exactly_once(RECORDS, key=str, prefix="p", expires_after=timedelta(seconds=1))(nothing)
+    recorded = exactly_once(RECORDS, key=str, prefix="p", expires_after=timedelta(seconds=1))
+    pay = recorded(lambda order, observed: Plan(None))
     pay._recording.begin("k" * 2046)
     with pytest.raises(ValueError, match="prefix and key have over 2048 bytes"):
         pay._recording.begin("k" * 2047)

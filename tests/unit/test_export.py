@@ -203,13 +203,11 @@ def between(exported: Exported, of: Mapping[str, str] = ALL) -> list[JournalEntr
     return [entry for entry in exported.entries if of["from"] <= entry.outcome.posted_at[:10] <= of["to"]]
 
 
-def last_balances(entries: list[JournalEntry]) -> dict[str, tuple[str, Decimal]]:
-    ordered = sorted(entries, key=lambda entry: entry.outcome.account_version)
-    return {entry.account_id: (entry.outcome.currency, entry.outcome.balance_after) for entry in ordered}
-
-
 def trial_balance(exported: Exported) -> list[tuple[Any, ...]]:
-    last = last_balances(between(exported, {"from": "", "to": "2026-02-01"})).values()
+    entries = sorted(
+        between(exported, {"from": "", "to": "2026-02-01"}), key=lambda entry: entry.outcome.account_version
+    )
+    last = {each.account_id: (each.outcome.currency, each.outcome.balance_after) for each in entries}.values()
     return [
         (currency, len(found), sum(found), sum(min(each, 0) for each in found), sum(max(each, 0) for each in found))
         for currency in sorted({currency for currency, _ in last})

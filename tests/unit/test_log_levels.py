@@ -91,15 +91,12 @@ def lines() -> dict[tuple[str, str], list[dict[str, Any]]]:
     return found
 
 
-def metrics_of(lines_of_case: list[dict[str, Any]]) -> set[str]:
-    directives = [each for line in lines_of_case if "_aws" in line for each in line["_aws"]["CloudWatchMetrics"]]
-    return {metric["Name"] for directive in directives for metric in directive["Metrics"]}
-
-
 def test_no_log_level_silences_a_metric_and_lines_are_those_of_the_level_with_times_that_lambda_reads() -> None:
     for (folder, level), of_case in lines().items():
         assert FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
-        assert metrics_of(of_case) >= {"Counted"} | WITH_A_BATCH.get(folder, set()), (folder, level)
+        directives = [each for line in of_case if "_aws" in line for each in line["_aws"]["CloudWatchMetrics"]]
+        metrics = {metric["Name"] for directive in directives for metric in directive["Metrics"]}
+        assert metrics >= {"Counted"} | WITH_A_BATCH.get(folder, set()), (folder, level)
         written = [(line.get("logger"), line["level"]) for line in of_case if "a line" in line.get("message", "")]
         shown = ["DEBUG", "INFO", "WARNING", "ERROR"][LEVELS.index(level) :]
         assert written == [(logger, one) for logger in (None, "workers.batches") for one in shown]
