@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 from conditional_writes import VersionedTable, dynamodb_client
 from conditional_writes.testing import Engine
 from conditional_writes.testing.errors import Refused
+from conditional_writes.testing.writes import NotHere
 
 TABLE = {
     "TableName": "Orders",
@@ -147,8 +148,12 @@ def nested(levels: int) -> Any:
 
 
 REFUSED = [
-    ("update_item", update("SET n = :v", v=1, unused=2), "unused in expressions: keys: {:unused}"),
-    ("delete_item", condition("n = :v", v=1) | {"ExpressionAttributeNames": {"#n": "n"}}, "keys: {#n}"),
+    (
+        "update_item",
+        update("SET n = :v", v=1, unused=2),
+        "ExpressionAttributeValues unused in expressions: keys: {:unused}",
+    ),
+    ("delete_item", condition("n = :v", v=1) | {"ExpressionAttributeNames": {"#n": "n"}}, "Names unused in"),
     ("delete_item", condition("n = :v"), "value used in expression is not defined; attribute value: :v"),
     ("delete_item", condition("#n = :v", v=1), "name used in the document path is not defined; attribute name: #n"),
     ("delete_item", condition("status = :v", v=1), "Attribute name is a reserved keyword; reserved keyword: status"),
@@ -291,6 +296,15 @@ def test_a_key_of_a_number_is_found_however_it_is_spelled(engine: Engine, client
     assert client.scan(TableName="Numbers", ExclusiveStartKey=spelled)["Items"] == []
 
 
+def test_expressions_and_what_they_have_replaced_are_not_mixed(client: Any) -> None:
+    with pytest.raises(
+        ClientError, match=r"parameters: {AttributesToGet} Expression parameters: {ProjectionExpression}"
+    ):
+        client.get_item(TableName="Orders", Key=key(), ProjectionExpression="n", AttributesToGet=["n"])
+    with pytest.raises(NotHere, match="AttributesToGet: this engine has expressions alone"):
+        client.get_item(TableName="Orders", Key=key(), AttributesToGet=["n"])
+
+
 def puts(*numbers: int, **fields: Any) -> list[dict[str, Any]]:
     return [{"Put": {"TableName": "Orders", "Item": key(number)} | fields} for number in numbers]
 
@@ -395,7 +409,19 @@ def test_a_stream_has_each_change_in_order(engine: Engine, client: Any) -> None:
     records = streams.get_records(ShardIterator=iterator)["Records"]
     assert [record["eventName"] for record in records] == ["INSERT", "MODIFY", "REMOVE"]
     assert records[1]["dynamodb"]["OldImage"]["n"] == {"N": "1"}
+    for wrong, why in (
+        ({"ShardId": "shardId-00000000000000000000-elsewhere"}, "Shard does not exist"),
+        ({"ShardIteratorType": "AT_SEQUENCE_NUMBER"}, "Invalid SequenceNumber"),
+        ({"SequenceNumber": "1".zfill(21)}, "SequenceNumber should not be passed for this iterator type"),
+    ):
+        with pytest.raises(ClientError, match=why):
+            streams.get_shard_iterator(**which | {"ShardIteratorType": "LATEST"} | wrong)
+    with pytest.raises(ClientError, match="Limit should be less than or equal to 1000"):
+        streams.get_records(ShardIterator=iterator, Limit=1001)
     engine.clock.advance(24 * 3600)
+    with pytest.raises(streams.exceptions.ExpiredIteratorException):
+        streams.get_records(ShardIterator=iterator)
+    iterator = streams.get_shard_iterator(**which, ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
     assert streams.get_records(ShardIterator=iterator)["Records"] == []
 
 

@@ -16,8 +16,8 @@ type Check = Callable[[Any, str, list[str]], None]
 """Adds the faults of a value, which is at this place of the request."""
 type Constraint = tuple[Callable[[Any], object], str]
 
-_ELSEWHERE = {"AttributeName", "AttributeValue"}
-"""Shapes whose values the engine checks with words of their own."""
+_ELSEWHERE = {"AttributeName", "AttributeValue", "NonKeyAttributeNameList"}
+"""Shapes whose values the engine checks with words of their own. Of the last one the model has an old maximum, 20."""
 _SERVICES = {"DynamoDB_20120810": "dynamodb", "DynamoDBStreams_20120810": "dynamodbstreams"}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from conditional_writes.testing import definitions
 from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.errors import Refused, no_such_table
 from conditional_writes.testing.store import Place
@@ -54,6 +55,8 @@ class Database:
         """The table of this name or ARN. Raises Refused if there is none."""
         table = self.tables.get(name) or self.tables.get(name.rpartition("table/")[2])
         if table is None:
+            if not name.startswith("arn:"):
+                definitions.check_name(name)
             raise no_such_table()
         return table
 

@@ -77,7 +77,7 @@ class Placeholders:
     def check_all_used(self) -> None:
         if not self._unused:
             return
-        for kind, given in (("Used", self.names), ("Values", self.values)):
+        for kind, given in (("Names", self.names), ("Values", self.values)):
             unused = [name for name in given if name in self._unused]
             if unused:
                 raise invalid(

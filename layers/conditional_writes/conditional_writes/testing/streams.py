@@ -3,11 +3,13 @@
 from typing import Any
 
 from conditional_writes.testing.database import Answer, Database
-from conditional_writes.testing.errors import Refused, invalid, no_such_table
+from conditional_writes.testing.errors import Refused, invalid, invalid_parameter, no_such_table
 from conditional_writes.testing.tables import REGION, Record, Table
 from conditional_writes.testing.values import item_bytes
 
 RETENTION_SECONDS = 24 * 3600
+ITERATOR_SECONDS = 15 * 60
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_GetShardIterator.html"""
 MAXIMUM_RECORDS = 1000
 SHARD = "shardId-00000000000000000000-00000000"
 
@@ -52,33 +54,51 @@ def describe_stream(database: Database, request: dict[str, Any]) -> Answer:
 
 
 def get_shard_iterator(database: Database, request: dict[str, Any]) -> Answer:
-    table = _streamed(database, request["StreamArn"])
-    match request["ShardIteratorType"]:
-        case "TRIM_HORIZON":
+    table, number, kind = (
+        _streamed(database, request["StreamArn"]),
+        request.get("SequenceNumber"),
+        request["ShardIteratorType"],
+    )
+    if request["ShardId"] != SHARD:
+        raise no_such_table("Shard does not exist")
+    if number is not None and not kind.endswith("_SEQUENCE_NUMBER"):
+        raise invalid_parameter("SequenceNumber should not be passed for this iterator type")
+    match kind, number:
+        case "TRIM_HORIZON", None:
             following = 1
-        case "LATEST":
+        case "LATEST", None:
             following = len(table.records) + 1
-        case "AT_SEQUENCE_NUMBER":
-            following = int(request["SequenceNumber"])
-        case "AFTER_SEQUENCE_NUMBER":
-            following = int(request["SequenceNumber"]) + 1
-        case other:
-            raise invalid(f"Invalid ShardIteratorType: {other}")
+        case "AT_SEQUENCE_NUMBER", str():
+            following = int(number)
+        case "AFTER_SEQUENCE_NUMBER", str():
+            following = int(number) + 1
+        case _:
+            raise invalid_parameter("Invalid SequenceNumber")
     oldest = next((record.number for record in _kept(database, table)), len(table.records) + 1)
     if following < oldest and "SequenceNumber" in request:
         raise Refused("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record")
-    return {"ShardIterator": f"{table.stream_arn}|{following}"}
+    return {"ShardIterator": _iterator(database, table, following)}
+
+
+def _iterator(database: Database, table: Table, following: int) -> str:
+    return f"{table.stream_arn}|{database.clock.time()}|{following}"
 
 
 def get_records(database: Database, request: dict[str, Any]) -> Answer:
-    arn, _, following = request["ShardIterator"].rpartition("|")
-    table = _streamed(database, arn)
-    limit = request.get("Limit", MAXIMUM_RECORDS)
+    arn, *when_and_following = request["ShardIterator"].split("|")
+    if len(when_and_following) != 2:
+        raise invalid("Invalid ShardIterator")
+    when, following = when_and_following
+    table, limit = _streamed(database, arn), request.get("Limit", MAXIMUM_RECORDS)
+    if limit > MAXIMUM_RECORDS:
+        raise invalid_parameter(f"Limit should be less than or equal to {MAXIMUM_RECORDS}")
+    if database.clock.time() > float(when) + ITERATOR_SECONDS:
+        raise Refused("ExpiredIteratorException", f"Iterator expired: it was made at {when}")
     found = [record for record in _kept(database, table) if record.number >= int(following)][:limit]
     after = found[-1].number + 1 if found else int(following)
     return {
         "Records": [stream_record(table, record) for record in found],
-        "NextShardIterator": f"{arn}|{after}",
+        "NextShardIterator": _iterator(database, table, after),
     }
 
 

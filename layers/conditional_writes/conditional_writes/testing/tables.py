@@ -1,7 +1,6 @@
 """Tables: their keys, their indexes, their items, and the stream of what changed."""
 
 import copy
-import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,8 @@ from conditional_writes.testing.store import Place, Store, position
 from conditional_writes.testing.values import Item, Value, checked, item_bytes, kind_of, scalar
 
 REGION, ACCOUNT = "us-east-1", "000000000000"
+NO_THROUGHPUT = {"ReadCapacityUnits": 0, "WriteCapacityUnits": 0}
+"""That of a table which is paid per request."""
 MAXIMUM_HASH_BYTES, MAXIMUM_RANGE_BYTES = 2048, 1024
 
 
@@ -83,7 +84,7 @@ class Table:
         self.types = {each["AttributeName"]: each["AttributeType"] for each in request["AttributeDefinitions"]}
         self.created_seconds, self.id = seconds, str(uuid.uuid4())
         self.billing = request.get("BillingMode", "PROVISIONED")
-        self.throughput = request.get("ProvisionedThroughput", {"ReadCapacityUnits": 0, "WriteCapacityUnits": 0})
+        self.throughput = request.get("ProvisionedThroughput", NO_THROUGHPUT)
         self.is_protected = bool(request.get("DeletionProtectionEnabled"))
         self.time_to_live: str | None = None
         self.view: str | None = None
@@ -94,9 +95,6 @@ class Table:
         for parameter, is_global in (("LocalSecondaryIndexes", False), ("GlobalSecondaryIndexes", True)):
             for definition in request.get(parameter) or ():
                 self.indexes[definition["IndexName"]] = self._index(definition, is_global=is_global)
-        self._indexed = [
-            (name, self.types[name], index) for index in self.indexes.values() for name in index.keys.names
-        ]
         self.set_stream(request.get("StreamSpecification"), seconds)
 
     lagging: Store | None
@@ -227,6 +225,28 @@ class Table:
         if new is not None and entry is not None:
             index.store.put(new, entry)
 
+    def add_index(self, definition: dict[str, Any], types: Mapping[str, str]) -> None:
+        """A new global index, with the items that are there, but those whose keys can't be its."""
+        added = self._index(definition, is_global=True)
+        self.types = {**{name: types[name] for name in added.keys.names}, **self.types}
+        self.indexes = {**self.indexes, added.name: added}
+        for place, item in self.store.items.items():
+            if all(item.get(name, {}).get(self.types[name]) for name in added.keys.names):
+                self._write_to(added, place, None, item)
+
+    def remove_index(self, name: str) -> None:
+        """Without it, and without the types of attributes that are no key's any more."""
+        self.indexes = {other: index for other, index in self.indexes.items() if other != name}
+        used = {*self.keys.names}.union(*(index.keys.names for index in self.indexes.values()))
+        self.types = {attribute: kind for attribute, kind in self.types.items() if attribute in used}
+
+    @property
+    def _indexed(self) -> Iterator[tuple[str, str, Index]]:
+        """The attributes of the indexes' keys, with their types."""
+        for index in self.indexes.values():
+            for name in index.keys.names:
+                yield name, self.types[name], index
+
     def index(self, name: str) -> Index:
         """Raises Refused if there is none of this name."""
         if name not in self.indexes:
@@ -295,47 +315,6 @@ def check_size(value: Value, *, is_hash: bool) -> None:
 
 def _schema(keys: Keys) -> list[dict[str, str]]:
     return [{"AttributeName": name, "KeyType": kind} for name, kind in zip(keys.names, ("HASH", "RANGE"), strict=False)]
-
-
-def check_definition(request: Mapping[str, Any]) -> None:
-    """Raises Refused if no table can be made so."""
-    keys = Keys.of(request["KeySchema"])
-    defined = {each["AttributeName"] for each in request["AttributeDefinitions"]}
-    indexes = [*(request.get("GlobalSecondaryIndexes") or ()), *(request.get("LocalSecondaryIndexes") or ())]
-    used = {*keys.names, *itertools.chain.from_iterable(Keys.of(index["KeySchema"]).names for index in indexes)}
-    if not used <= defined:
-        raise invalid_parameter(
-            "Some index key attributes are not defined in AttributeDefinitions."
-            f" Keys: [{', '.join(sorted(used - defined))}], AttributeDefinitions: [{', '.join(sorted(defined))}]"
-        )
-    if defined - used:
-        raise invalid_parameter(
-            "Number of attributes in KeySchema does not exactly match number of attributes defined in"
-            " AttributeDefinitions"
-        )
-    names = [index["IndexName"] for index in indexes]
-    if len({*names}) != len(names):
-        raise invalid_parameter(f"Duplicate index name: {next(each for each in names if names.count(each) > 1)}")
-    is_on_demand = request.get("BillingMode") == "PAY_PER_REQUEST"
-    if is_on_demand and "ProvisionedThroughput" in request:
-        raise invalid_parameter(
-            "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
-        )
-    if not is_on_demand and "ProvisionedThroughput" not in request:
-        raise invalid_parameter(
-            "ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED"
-        )
-    for index in request.get("LocalSecondaryIndexes") or ():
-        if keys.range is None:
-            raise invalid_parameter(
-                "Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex"
-            )
-        if Keys.of(index["KeySchema"]).hash != keys.hash:
-            raise invalid_parameter(
-                "Index KeySchema does not have the same leading hash key as table KeySchema for index:"
-                f" {index['IndexName']}. index hash key: {Keys.of(index['KeySchema']).hash},"
-                f" table hash key: {keys.hash}"
-            )
 
 
 def in_use(name: str) -> Refused:

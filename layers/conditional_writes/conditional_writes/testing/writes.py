@@ -152,14 +152,21 @@ def _write(kind: str, request: Request, condition: conditions.Condition | None, 
 
 
 def refuse_legacy(request: Request) -> None:
-    """Raises NotHere for parameters that expressions have replaced in 2014."""
-    if not LEGACY.isdisjoint(request):
-        raise NotHere(f"{', '.join(LEGACY & request.keys())}: this engine has expressions alone")
+    """Raises NotHere for parameters that expressions have replaced in 2014, and Refused if both are there."""
+    legacy = ", ".join(sorted(LEGACY & request.keys()))
+    expressions = ", ".join(name for name in request if name.endswith("Expression"))
+    if legacy and expressions:
+        raise invalid(
+            "Can not use both expression and non-expression parameters in the same request:"
+            f" Non-expression parameters: {{{legacy}}} Expression parameters: {{{expressions}}}"
+        )
+    if legacy:
+        raise NotHere(f"{legacy}: this engine has expressions alone")
 
 
 def _alone(make: Callable[[Request], Write]) -> Callable[[Database, dict[str, Any]], Answer]:
     def call(database: Database, request: dict[str, Any]) -> Answer:
-        write, returned = make(request), request.get("ReturnValues", "NONE")
+        write, returned = make(request), request.get("ReturnValues") or "NONE"
         if write.kind != "Update" and returned not in {"ALL_OLD", "NONE"}:
             raise invalid("ReturnValues can only be ALL_OLD or NONE")
         table = database.table(write.table_name)
