@@ -99,7 +99,6 @@ DIFFERENCES: list[Difference] = [
             and has_reason(ours, "ValidationError")
             and "code" not in others
         ),
-        of="dynamodb_local",
     ),
     Difference(
         "which of several faults of one request is named",
