@@ -16,7 +16,6 @@ from ledger.core.journal import Outcome, entry_item
 from tests.support import samples
 from tests.support.bodies import openings, payment, transfer
 from tests.support.samples import largest_transaction, largest_transfer
-from tests.support.slow_bodies import SLOW
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import (
     invoke,
@@ -165,16 +164,3 @@ def test_a_full_batch_of_the_stream_is_few_requests(aws: Endpoint, kind: str, re
     assert not invoke(function, [stream_record(to_dynamodb(item)) for item in items])
     assert meter.requests == {"PutEvents": requests}
     assert len(consumer.take()) == STREAM_BATCH
-
-
-@pytest.fixture(scope="module")
-def functions(aws: Endpoint) -> list[ModuleType]:
-    return [posting(aws), upserting(aws)]
-
-
-@pytest.mark.parametrize("slow", SLOW)
-def test_ten_of_the_slowest_bodies_are_done_with_at_once(
-    functions: list[ModuleType], slow: str, every_case: bool
-) -> None:
-    for function in functions:
-        assert not invoke(function, [record(SLOW[slow](number)) for number in range(BATCH if every_case else 1)])

@@ -35,6 +35,7 @@ from conditional_writes import (
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.locks import Locks
 from conditional_writes.upserts import MapEntry, erase, upsert
+from tests.support.new_tables import definition, index
 from tools.local_aws.server import PROJECT, Endpoint
 
 PAGE = PROJECT / "layers" / "conditional_writes" / "docs" / "tables-and-permissions.md"
@@ -131,20 +132,10 @@ BY_THE_WRITES = {"checking": {"PutItem"}, "exactly_once": {"UpdateItem"}}
 @pytest.fixture
 def table(ministack: Endpoint) -> str:
     client, name = ministack.client("dynamodb"), f"acted-on-{next(_numbers)}"
-    index: dict[str, Any] = {"IndexName": "by_status", "Projection": {"ProjectionType": "ALL"}}
-    index["KeySchema"] = [{"AttributeName": "status", "KeyType": "HASH"}]
-    for each, key_name, more in (
-        (name, "id", ["status"]),
-        (f"{name}-locks", "lock_key", []),
-        (f"{name}-records", "id", []),
-    ):
-        client.create_table(
-            TableName=each,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": one, "AttributeType": "S"} for one in [key_name, *more]],
-            KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
-            **({"GlobalSecondaryIndexes": [index]} if more else {}),
-        )
+    by_status = index("by_status", "status")
+    client.create_table(**definition(name, {"id": "S"}, {"status": "S"}, GlobalSecondaryIndexes=[by_status]))
+    client.create_table(**definition(f"{name}-locks", {"lock_key": "S"}))
+    client.create_table(**definition(f"{name}-records", {"id": "S"}))
     VersionedTable(client, name, "id").save({"id": "there", "status": "NEW"})
     return name
 

@@ -13,7 +13,17 @@ import pytest
 from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
 from ledger.core.pools import SHARDS_OF_A_WORKER
-from tests.support.bodies import compound, opening, payment, reverse
+from tests.support.bodies import (
+    compound,
+    expire_hold,
+    hold,
+    opening,
+    payment,
+    post_hold,
+    reverse,
+    transfer,
+    void_hold,
+)
 from tests.support.samples import IMPORTED
 from tests.support.template import resources
 from tools import prices
@@ -42,12 +52,10 @@ def test_a_transfer_that_is_alone_costs_ten_units_and_so_does_a_rejected_one(
 ) -> None:
     side = counted.teller_side(aws, tables, dynamodb)
     side.open_accounts(["alice", "bob"])
-    credit = {"transaction_id": "credit", "account_id": "alice", "amount": 5}
-    transfer = {"type": "transfer", "from_account_id": "alice", "to_account_id": "bob", "amount": 5}
-    counted.deliver(side.function, [record(credit)])
+    counted.deliver(side.function, [record(payment("credit", 5))])
     for transaction_id in ("posted", "rejected"):
         side.meter.reset()
-        counted.deliver(side.function, [record(transfer | {"transaction_id": transaction_id})])
+        counted.deliver(side.function, [record(transfer(transaction_id, 5))])
         assert side.meter.requests == {"BatchGetItem": 1, "TransactWriteItems": 1}
         assert side.meter.write_units == 2 * (2 + 1) + 2 * 2
 
@@ -139,72 +147,56 @@ def costs_of(aws: Endpoint) -> Costs:
     return Costs(aws, create_tables(aws, f"counted-{uuid.uuid4()}"))
 
 
-def message(type_name: str, transaction_id: str, account_id: str = "alice", **fields: Any) -> dict[str, Any]:
-    return {"type": type_name, "transaction_id": transaction_id, "account_id": account_id} | fields
-
-
-TRANSFER = {"type": "transfer", "from_account_id": "alice", "to_account_id": "bob", "amount": 5}
 EXPIRES_AT = "2026-12-01T00:00:00Z"
 
 
 def test_a_hold_and_its_resolution_cost_what_two_transactions_cost(costs_of: Costs) -> None:
-    one = costs_of.of(message("transaction", "t-1", amount=100))
+    one = costs_of.of(payment("t-1", 100))
     assert one == (1, 1, 5, 1)
-    two = costs_of.of(*(message("transaction", f"t-{number}", amount=1) for number in (2, 3)))
-    resolutions: list[dict[str, Any]] = [
-        message("post_hold", "p-1", hold_id="h-1"),
-        message("post_hold", "p-2", hold_id="h-2", amount="0.5", final=False),
-        message("void_hold", "v-3", hold_id="h-3"),
-        message("expire_hold", "x-4", hold_id="h-4", as_of=EXPIRES_AT),
+    two = costs_of.of(payment("t-2"), payment("t-3"))
+    resolutions = [
+        post_hold("p-1"),
+        post_hold("p-2", "0.5", hold_id="h-2", final=False),
+        void_hold("v-3", hold_id="h-3"),
+        expire_hold("x-4", hold_id="h-4", as_of=EXPIRES_AT),
     ]
     for number, resolution in enumerate(resolutions, 1):
-        assert costs_of.of(message("hold", f"h-{number}", amount=1, expires_at=EXPIRES_AT)) == one
+        assert costs_of.of(hold(f"h-{number}", expires_at=EXPIRES_AT)) == one
         assert costs_of.of(resolution) == one
-    hold, posting = message("hold", "h-5", amount=1), message("post_hold", "p-5", hold_id="h-5")
-    assert costs_of.of(hold, posting) == two == (1, 1, 8, 1)
-    assert costs_of.of(message("hold", "h-6", amount=1)) == one
-    assert costs_of.of(TRANSFER | {"transaction_id": "t-7"}) == (1, 1, 10, 2)
-    assert costs_of.of(message("post_hold", "p-6", hold_id="h-6", to_account_id="bob")) == (1, 1, 10, 2)
+    assert costs_of.of(hold("h-5"), post_hold("p-5", hold_id="h-5")) == two == (1, 1, 8, 1)
+    assert costs_of.of(hold("h-6")) == one
+    assert costs_of.of(transfer("t-7", 5)) == (1, 1, 10, 2)
+    assert costs_of.of(post_hold("p-6", hold_id="h-6", to_account_id="bob")) == (1, 1, 10, 2)
 
 
 def test_an_import_costs_five_units(costs_of: Costs) -> None:
     """With two holds and ids of 36 characters, too. A third one makes the entry larger than a kilobyte."""
-    costs = [
-        costs_of.of(message("import_account", "i", uuid_of(number), **IMPORTED | {"holds": holds}))
-        for number, holds in enumerate(({}, {uuid_of(hold): HELD for hold in range(2)}))
-    ]
-    assert costs == [(1, 1, 5, 1)] * 2
-
-
-def uuid_of(number: int) -> str:
-    return str(uuid.UUID(int=number))
+    long_ids = [str(uuid.UUID(int=number)) for number in range(2)]
+    for name, holds in zip(long_ids, ({}, dict.fromkeys(long_ids, HELD)), strict=True):
+        account = {"type": "import_account", "transaction_id": "i", "account_id": name} | IMPORTED
+        assert costs_of.of(account | {"holds": holds}) == (1, 1, 5, 1)
 
 
 HELD = {"amount": "12.34", "expires_at": EXPIRES_AT}
 
 
 def test_a_reversal_costs_two_units_more_and_reads_the_entry_and_what_was_reversed(costs_of: Costs) -> None:
-    costs_of.of(message("transaction", "t-1", amount=100))
-    costs_of.of(TRANSFER | {"transaction_id": "t-2"})
+    costs_of.of(payment("t-1", 100))
+    costs_of.of(transfer("t-2", 5))
     for number, amount in enumerate((10, 90, 1)):  # the first one, the last one, one that is rejected
-        reversal = message("reverse", f"r-{number}", of_transaction_id="t-1", amount=amount)
-        costs_of.of(message("transaction", f"credit-{number}", amount=100))
-        assert costs_of.of(reversal) == (1, 1, 7, 3)
-    by_payer, by_payee = (
-        message("reverse", f"r-{name}", name, of_transaction_id="t-2", of_account_id="alice", amount=1)
-        for name in ("alice", "bob")
-    )
+        costs_of.of(payment(f"credit-{number}", 100))
+        assert costs_of.of(reverse(f"r-{number}", amount)) == (1, 1, 7, 3)
+    by_payer, by_payee = (reverse(f"r-{name}", 1, name, "t-2", of_account_id="alice") for name in ("alice", "bob"))
     assert costs_of.of(by_payer) == (2, 1, 12, 4)
     assert costs_of.of(by_payee) == (1, 1, 12, 4)  # it names both accounts
-    batch = [TRANSFER | {"transaction_id": "t-3"}, message("reverse", "r-3", of_transaction_id="t-3")]
-    assert costs_of.of(*batch) == (1, 1, 18, 4)
+    assert costs_of.of(transfer("t-3", 5), reverse("r-3", None, "alice", "t-3")) == (1, 1, 18, 4)
 
 
 def test_eight_holds_with_long_ids_fit_into_the_first_kilobyte_and_twenty_into_the_second(costs_of: Costs) -> None:
-    costs_of.of(message("transaction", "t-1", amount=10_000))
-    costs = [costs_of.of(message("hold", str(uuid.uuid4()), amount="12.34", expires_at=EXPIRES_AT)) for _ in range(20)]
+    costs_of.of(payment("t-1", 10_000))
+    costs = [costs_of.of(hold(str(uuid.uuid4()), "12.34", expires_at=EXPIRES_AT)) for _ in range(20)]
     assert costs == [(1, 1, 5, 1)] * 8 + [(1, 1, 7, 1)] * 12
-    assert costs_of.of(message("transaction", "t-2", amount=1)) == (1, 1, 7, 1)
+    assert costs_of.of(payment("t-2")) == (1, 1, 7, 1)
 
 
 def test_a_night_costs_the_day_and_the_whole_journals_of_a_thirtieth(

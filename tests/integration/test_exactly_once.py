@@ -240,23 +240,23 @@ def test_after_an_unknown_outcome_the_next_call_tells(worker: Worker) -> None:
         Faults(Fault.ALL_IN_PROGRESS, at=1).on(worker.client) as faults,
         pytest.raises(OutcomeUnknown, match=worker.tables.records),
     ):
-        worker.pay(payment(), deadline=Closing(faults))
+        worker.pay(payment(), deadline=Closing(lambda: faults.injected))
     assert worker.pay.run(payment()) == Ran({"balance": "70", "paid": 30}, replayed=True)
 
 
 class Closing(Deadline):
-    """A deadline that passes as soon as a fault was injected."""
+    """A deadline that passes when this is true."""
 
-    def __new__(cls, faults: Faults) -> "Closing":
+    is_over: Callable[[], object]
+
+    def __new__(cls, is_over: Callable[[], object]) -> "Closing":
         closing = super().__new__(cls, 0.0)
-        closing.faults = faults
+        closing.is_over = is_over
         return closing
-
-    faults: Faults
 
     @property
     def remaining_seconds(self) -> float:
-        return -1.0 if self.faults.injected else 1.0
+        return -1.0 if self.is_over() else 5.0
 
 
 # --- expired records ------------------------------------------------------------------------------------
@@ -325,13 +325,6 @@ def test_callables_that_change_the_request_are_given_copies(tables: Tables) -> N
 def test_if_nobody_can_say_whether_the_request_was_done_meanwhile_that_is_raised_from_the_functions_error(
     worker: Worker,
 ) -> None:
-    class Closing(Deadline):
-        """A deadline that passes when the function raises."""
-
-        @property
-        def remaining_seconds(self) -> float:
-            return -1.0 if raised else 5.0
-
     raised: list[Unfunded] = []
 
     def refuse(request: dict[str, Any], observed: Observed) -> Plan[Any]:
@@ -339,7 +332,7 @@ def test_if_nobody_can_say_whether_the_request_was_done_meanwhile_that_is_raised
         raise raised[0]
 
     with pytest.raises(DeadlinePassed) as caught:
-        worker.once(worker.way, refuse, items=True).run(payment(), deadline=Closing(0.0))
+        worker.once(worker.way, refuse, items=True).run(payment(), deadline=Closing(lambda: raised))
     assert caught.value.__cause__ is raised[0]
 
 

@@ -12,7 +12,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from conditional_writes.core.items import Item
 from ledger.core.transaction_types import decode
-from ledger.lines import LONGEST_LINE, LONGEST_LIVE_LINE, RECORD_SECONDS, Ticket
+from ledger.lines import LONGEST_LINE, LONGEST_LIVE_LINE, RECORD_SECONDS
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.checkers.books import violations
 from tests.support import ledger as harness
@@ -193,12 +193,6 @@ def test_a_turn_that_the_next_in_line_takes_doesnt_set_the_line_back(ledger: Led
     assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT, TICKET, LOOK, COMMIT]
     assert ledger.account_item()["ticket_served"] == 3
     assert ledger.requests_of(payment("2")) == [READ, TICKET, LOOK, COMMIT]
-
-
-def test_a_late_commit_leaves_the_number_of_a_later_ticket_as_it_is() -> None:
-    assert Ticket(5).served(Line(ticket_served=7)) == {"ticket_served": 7}
-    assert Ticket(5).served(Line(ticket_served=4)) == {"ticket_served": 5}
-    assert Ticket(5).served(Line(ticket_served=5_000)) == {"ticket_served": 5}, "tickets began anew"
 
 
 def test_if_nothing_is_left_to_write_the_turn_is_given_up(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,11 +77,7 @@ def without_ids(bodies: list[Any]) -> list[Any]:
 
 
 def test_each_message_of_a_commit_is_sent_with_an_id_that_stays(outbox: Outbox) -> None:
-    outbox.aws.events.answer("CreateEventBus", {"Name": "shop"})
-    rule = {"EventBusName": "shop", "Name": "all", "EventPattern": json.dumps({"source": ["shop"]})}
-    outbox.aws.events.answer("PutRule", rule)
-    target = {"Id": "heard", "Arn": "arn:aws:sqs:us-east-1:000000000000:small"}
-    outbox.aws.events.answer("PutTargets", {"EventBusName": "shop", "Rule": "all", "Targets": [target]})
+    outbox.aws.bring("shop", bus="shop", queue="small")
     text = ToQueue(URL + "dead", '{"type": "payment", "note": "Grüße"}', group_id="alice")
     outbox.commit("k-1", order(), order(2), ToBus("shop", "shop", "OrderPlaced", {"order_id": "o-1"}), text)
     outbox.commit("k-1", order(3))  # a repetition, which writes nothing

@@ -3,7 +3,6 @@
 import json
 import uuid
 from collections.abc import Iterator
-from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -16,21 +15,8 @@ from ledger.nightly import Gone, Tally
 from ledger.reconciler import Mismatched, Skipped
 from ledger.tables import Line
 from tests.support.template import alarm_metrics, dashboard_metrics
-from tools.local_aws.functions import (
-    Context,
-    charge_overdraft_interest,
-    expire_holds,
-    invoke,
-    post_transactions,
-    process_transactions,
-    publish_outcomes,
-    read_accounts,
-    reconcile_accounts,
-    record,
-    republish_outcomes,
-    stream_record,
-    upsert_profiles,
-)
+from tools.local_aws import functions
+from tools.local_aws.functions import Context, invoke, read_accounts, reconcile_accounts, record, stream_record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables
 from workers.invocation import RESERVED_SECONDS
@@ -46,27 +32,20 @@ type Emitted = set[tuple[str, frozenset[tuple[str, str]]]]
 def emitted(aws: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Emitted:
     """The metrics that each function emits when it runs in each of its ways."""
     tables, locks = create_tables(aws, "metrics"), create_locks_table(aws, "metrics")
-    profiles, queue = (
-        create_profiles_table(aws, "metrics"),
-        aws.client("sqs").create_queue(QueueName="sent"),
-    )
+    queue_url = aws.client("sqs").create_queue(QueueName="sent")["QueueUrl"]
     found: Emitted = set()
-    for name, run, load in (
-        ("process_transactions", post, partial(process_transactions, aws, tables)),
-        ("post_transactions", ask, partial(post_transactions, aws, tables, locks)),
-        ("upsert_profiles", upsert, partial(upsert_profiles, aws, profiles)),
-        ("reconcile_accounts", run_in_each_way, partial(reconcile_accounts, aws, tables, locks)),
-        (
-            "charge_overdraft_interest",
-            run_in_each_way,
-            partial(charge_overdraft_interest, aws, tables, locks, queue["QueueUrl"]),
-        ),
-        ("expire_holds", run_in_each_way, partial(expire_holds, aws, tables, locks, queue["QueueUrl"])),
-        ("read_accounts", read, partial(read_accounts, aws, tables)),
-        ("publish_outcomes", publish, partial(publish_outcomes, aws)),
-        ("republish_outcomes", publish_again, partial(republish_outcomes, aws, tables)),
+    for name, run, *given in (
+        ("process_transactions", post, tables),
+        ("post_transactions", ask, tables, locks),
+        ("upsert_profiles", upsert, create_profiles_table(aws, "metrics")),
+        ("reconcile_accounts", run_in_each_way, tables, locks),
+        ("charge_overdraft_interest", run_in_each_way, tables, locks, queue_url),
+        ("expire_holds", run_in_each_way, tables, locks, queue_url),
+        ("read_accounts", read, tables),
+        ("publish_outcomes", publish),
+        ("republish_outcomes", publish_again, tables),
     ):
-        function = load(POWERTOOLS_SERVICE_NAME=name)
+        function = getattr(functions, name)(aws, *given, POWERTOOLS_SERVICE_NAME=name)
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", name)
         capsys.readouterr()
         run(function)

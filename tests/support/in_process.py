@@ -16,7 +16,7 @@ from conditional_writes.testing.wire import Call
 from tests.support.answers import answer
 from tests.support.event_bus import EventBridge, EventsError
 from tests.support.quick_clients import quick_clients
-from tests.support.sqs import Sqs, SqsError
+from tests.support.sqs import ARN, Sqs, SqsError
 from tools.local_aws import consumers, functions, queues, tables
 from tools.local_aws.server import Endpoint, shared_client
 
@@ -31,6 +31,13 @@ class Aws:
         self.sqs = Sqs(engine.clock)
         self.events = EventBridge(engine.clock, self.sqs)
         self._lock = threading.RLock()
+
+    def bring(self, source: str, bus: str, queue: str) -> None:
+        """Makes a bus, whose events of this source come to the queue."""
+        rule, target = {"EventBusName": bus, "Rule": "all"}, {"Id": queue, "Arn": ARN + queue}
+        self.events.answer("CreateEventBus", {"Name": bus})
+        self.events.answer("PutRule", rule | {"Name": "all", "EventPattern": json.dumps({"source": [source]})})
+        self.events.answer("PutTargets", rule | {"Targets": [target]})
 
     def answer(self, call: Call) -> AWSResponse:
         service = call.operation.partition(".")[0]

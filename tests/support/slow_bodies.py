@@ -1,4 +1,4 @@
-"""The slowest bodies that a producer can send. A test asserts their cost, and a benchmark times them."""
+"""The slowest bodies that a producer can send. A benchmark times them."""
 
 import json
 from collections.abc import Callable

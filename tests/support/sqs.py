@@ -216,17 +216,14 @@ class Sqs:
         return {}
 
     def _batch(self, request: Request, one: Callable[[Request], Answer]) -> Answer:
-        entries, service = request["Entries"], "AWS.SimpleQueueService."
+        entries = request["Entries"]
         if not entries:
-            raise SqsError("EmptyBatchRequest", "The batch has no entries.", f"{service}EmptyBatchRequest")
+            raise _batch_error("EmptyBatchRequest", "The batch has no entries.")
         if len(entries) > MAXIMUM_BATCH:
-            code = "TooManyEntriesInBatchRequest"
-            raise SqsError(
-                code, f"Maximum number of entries per request are 10. You have sent {len(entries)}.", service + code
-            )
+            sentence = f"Maximum number of entries per request are 10. You have sent {len(entries)}."
+            raise _batch_error("TooManyEntriesInBatchRequest", sentence)
         if len({entry["Id"] for entry in entries}) < len(entries):
-            code = "BatchEntryIdsNotDistinct"
-            raise SqsError(code, "Two or more batch entries in the request have the same Id.", service + code)
+            raise _batch_error("BatchEntryIdsNotDistinct", "Two or more batch entries in the request have the same Id.")
         self._queue(request)
         answer: dict[str, Any] = {"Successful": [], "Failed": []}
         for entry in entries:
@@ -240,10 +237,7 @@ class Sqs:
 
     def _send_message_batch(self, request: Request) -> Answer:
         if sum(map(_bytes_of, request["Entries"])) > MAXIMUM_BYTES:
-            code = "BatchRequestTooLong"
-            raise SqsError(
-                code, "Batch requests cannot be longer than 1048576 bytes.", f"AWS.SimpleQueueService.{code}"
-            )
+            raise _batch_error("BatchRequestTooLong", "Batch requests cannot be longer than 1048576 bytes.")
         return self._batch(request, self._send_message)
 
     def _delete_message_batch(self, request: Request) -> Answer:
@@ -251,6 +245,10 @@ class Sqs:
 
     def _change_message_visibility_batch(self, request: Request) -> Answer:
         return self._batch(request, self._change_message_visibility)
+
+
+def _batch_error(name: str, message: str) -> SqsError:
+    return SqsError(name, message, f"AWS.SimpleQueueService.{name}")
 
 
 def _snake(operation: str) -> str:

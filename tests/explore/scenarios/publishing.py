@@ -35,11 +35,7 @@ class Stream:
         self.aws = Aws(bank.engine)
         for name in ("heard", "dead"):
             self.aws.sqs.answer("CreateQueue", {"QueueName": name}, IN_PROCESS.url)
-        self.aws.events.answer("CreateEventBus", {"Name": "outcomes"})
-        rule = {"EventBusName": "outcomes", "Name": "all", "EventPattern": json.dumps({"source": [SOURCE]})}
-        self.aws.events.answer("PutRule", rule)
-        target = {"Id": "heard", "Arn": "arn:aws:sqs:us-east-1:000000000000:heard"}
-        self.aws.events.answer("PutTargets", {"EventBusName": "outcomes", "Rule": "all", "Targets": [target]})
+        self.aws.bring(SOURCE, bus="outcomes", queue="heard")
         bank.engine.others |= {"AmazonSQS": self.aws.answer, "AWSEvents": self.aws.answer}
         for worker in range(LAST + 1):
             publisher = publisher_of(worker)

@@ -146,55 +146,26 @@ def a_worker_ahead(scenario: InLine) -> Iterator[None]:
         assert not committed.result()
 
 
-@contextlib.contextmanager
-def a_worker_without_a_ticket(scenario: InLine) -> Iterator[None]:
-    """Another worker, which doesn't know of the line, commits before the scenario's first commit."""
-    with commits_first(scenario, THEIRS):
-        yield
+def others_first(*batches: Sequence[object], with_a_ticket: bool = False) -> OthersAtWork:
+    """Other workers commit one of these batches before each of the scenario's first commits.
 
+    They don't know of the line; or they take the ticket after the scenario's, and lose their patience.
+    """
 
-@contextlib.contextmanager
-def two_workers_without_a_ticket(scenario: InLine) -> Iterator[None]:
-    """Two workers, which don't know of the line, commit before the scenario's first commit, and before its second."""
-    with commits_first(scenario, THEIRS[:1], THEIRS[1:]):
-        yield
+    @contextlib.contextmanager
+    def at_work(scenario: InLine) -> Iterator[None]:
+        waiting = iter(batches)
 
+        def commit(**_: Any) -> None:
+            for batch in itertools.islice(waiting, 1):
+                unaware = mock.patch.object(Line, "is_contended", new=False)
+                with contextlib.nullcontext() if with_a_ticket else unaware:
+                    assert not invoke(scenario.other, list(map(record, batch)))
 
-@contextlib.contextmanager
-def commits_first(scenario: InLine, *batches: Sequence[object]) -> Iterator[None]:
-    """One batch is committed before each of the scenario's first commits."""
-    waiting = iter(batches)
+        with before_call(scenario.client, "TransactWriteItems", commit):
+            yield
 
-    def commit(**_: Any) -> None:
-        for batch in itertools.islice(waiting, 1):
-            with mock.patch.object(Line, "is_contended", new=False):
-                assert not invoke(scenario.other, list(map(record, batch)))
-
-    with before_call(scenario.client, "TransactWriteItems", commit):
-        yield
-
-
-@contextlib.contextmanager
-def an_impatient_worker(scenario: InLine) -> Iterator[None]:
-    """Another worker takes the ticket after the scenario's, loses its patience, and commits first."""
-
-    def invoke_it() -> None:
-        assert not invoke(scenario.other, list(map(record, THEIRS)))
-
-    with once_before_call(scenario.client, "TransactWriteItems", invoke_it):
-        yield
-
-
-@contextlib.contextmanager
-def once_before_call(client: Any, operation: str, do: Callable[[], None]) -> Iterator[None]:
-    doing = iter([do])
-
-    def do_once(**_: Any) -> None:
-        for do_it in doing:
-            do_it()
-
-    with before_call(client, operation, do_once):
-        yield
+    return at_work
 
 
 LINE = "line "
@@ -202,6 +173,9 @@ ACCOUNTS = ("alice", "bob", "carol", "dave", "erin")
 OURS: list[Any] = [payment("1", 5), payment("2", -100), payment("1", 5)]
 """A posting, a rejection and a repetition."""
 THEIRS: list[Any] = [payment("8", 5), payment("9", -3)]
+a_worker_without_a_ticket = others_first(THEIRS)
+two_workers_without_a_ticket = others_first(THEIRS[:1], THEIRS[1:])
+an_impatient_worker = others_first(THEIRS, with_a_ticket=True)
 TRANSFERS: list[Any] = [transfer("1", 7), transfer("2", 4)]
 MESH: list[Any] = [transfer(str(number), 2, *pair) for number, pair in enumerate(itertools.pairwise(ACCOUNTS))]
 
