@@ -179,6 +179,7 @@ WRONG = [
     *(({"amount": text}, "amount: expected a finite decimal number") for text in ("NaN", "sNaN", "-Infinity")),
     ({"amount": "1" * 39}, "amount: 39 digits, expected at most 38"),
     ({"of": "all"}, "of: invalid enum value 'all'"),
+    ({"per": "secret" * 9}, f"per: invalid enum value '{('secret' * 9)[:40]}'"),
 ]
 
 

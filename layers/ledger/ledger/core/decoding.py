@@ -82,6 +82,9 @@ _EXPECTATIONS = {
     "Expected `datetime` with a timezone component": _TIME,
 }
 
+_ENUM = "Invalid enum value '"
+"""Before the value, which msgspec quotes whole. A refusal has at most 40 characters of one."""
+
 
 def sentence_of(error: msgspec.ValidationError, expectations: dict[str, str] | None = None) -> str:
     """msgspec's "Expected `str`, got `int` - at `$.currency`" as "currency: expected `str`, got `int`".
@@ -92,6 +95,8 @@ def sentence_of(error: msgspec.ValidationError, expectations: dict[str, str] | N
     problem = (_EXPECTATIONS | (expectations or {})).get(problem, problem)
     if problem.startswith("Invalid value "):  # a second `type`: msgspec quotes the first one whole
         problem = "expected it once"
+    elif problem.startswith(_ENUM):
+        problem = f"{_ENUM}{problem.removeprefix(_ENUM).removesuffix("'")[:40]}'"
     field = path.removesuffix("`").removeprefix("$.").replace("key` in `$.", "a name in ")
     if field:
         return problem if problem.startswith(f"{field}: ") else f"{field}: {problem[0].lower()}{problem[1:]}"
