@@ -99,6 +99,7 @@ DIFFERENCES: list[Difference] = [
             and has_reason(ours, "ValidationError")
             and "code" not in others
         ),
+        of="dynamodb_local",
     ),
     Difference(
         "which of several faults of one request is named",
