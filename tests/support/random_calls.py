@@ -38,9 +38,10 @@ TYPES = ("S", "N", "B", "SS", "NS", "L", "M", "BOOL", "NULL", "Z")
 
 
 class RandomCalls:
-    """Some keys, numbers and sets are none that DynamoDB takes."""
+    """`has_mistakes`: some keys, numbers and sets are none that DynamoDB takes."""
 
-    def __init__(self, table_name: str, seed: int) -> None:
+    def __init__(self, table_name: str, seed: int, *, has_mistakes: bool) -> None:
+        self._has_mistakes = has_mistakes
         self._table, self._random = table_name, random.Random(seed)
         self._values: dict[str, Any] = {}
         self._names: dict[str, str] = {}
@@ -70,7 +71,7 @@ class RandomCalls:
         return self._random.random() < probability
 
     def _is_mistaken(self) -> bool:
-        return self._is(0.02)
+        return self._is(0.02) and self._has_mistakes
 
     def _key(self) -> dict[str, Any]:
         if self._is_mistaken():

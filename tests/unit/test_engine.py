@@ -1,7 +1,7 @@
 """The strict engine: what it refuses, and in which words; what it counts; what a test can make it do.
 
-That it agrees with DynamoDB Local is in tests/integration/test_engine_beside_others.py, and that it does what is
-assumed of DynamoDB in tests/assumptions.
+That it agrees with DynamoDB Local and ministack is in tests/integration/test_engine_beside_others.py, and that it does
+what is assumed of DynamoDB in tests/assumptions.
 """
 
 import math
