@@ -57,7 +57,7 @@ def test_while_transactions_go_on_nothing_is_found(
     for night in range(4):
         report = ledger.run(night, whole=night % 2 == 0)
         assert (report["accounts_checked"], mismatches(report)) == (4, "")
-    assert next(queries) > 20
+    assert next(queries) >= 16  # one for each account and night at least; how many more is up to the threads
     ledger.before_query = lambda account_id: None
     assert mismatches(ledger.run(4)) == ""
     assert not ledger.late_checkpoints()
