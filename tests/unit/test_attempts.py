@@ -15,6 +15,7 @@ from workers.attempts import END_TRIES, MAXIMUM_KEYS, RECORD_SECONDS, Attempts
 from workers.queue_messages import UNTROUBLED, Again, Attempt, Done, QueueMessage, Waiting, message_from_record
 
 TABLE = "attempts"
+PAUSES = END_TRIES - 1
 
 
 @pytest.fixture
@@ -76,12 +77,7 @@ def test_messages_whose_attempts_cannot_be_read_cost_no_others(engine: Engine) -
 
 @pytest.mark.parametrize(
     ("failures", "seconds", "is_written", "pauses"),
-    [
-        (END_TRIES - 1, 60, True, END_TRIES - 1),
-        (END_TRIES, 60, False, END_TRIES - 1),
-        (1, 1, False, 0),
-        (1, 1.5, True, 1),
-    ],
+    [(PAUSES, 60, True, PAUSES), (END_TRIES, 60, False, PAUSES), (1, 1, False, 0), (1, 1.5, True, 1)],
 )
 def test_the_end_of_an_attempt_is_tried_ten_times_until_the_deadline(
     engine: Engine,

@@ -410,9 +410,7 @@ def test_without_its_attempts_a_redelivered_message_comes_again_and_a_new_one_is
     assert failed["reason"].startswith("its attempt couldn't be begun: there is no table ")
 
 
-def test_an_unread_or_corrupt_attempt_costs_its_own_message_only(
-    working: Working, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unread_or_corrupt_attempt_costs_its_message_only(working: Working, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = [f"order {number}" for number in range(100)]
     stuck, corrupt = bodies[3], bodies[5]
     working.has_begun(corrupt, "often")

@@ -563,9 +563,7 @@ def test_a_number_that_dynamodb_does_not_have_is_named_when_it_is_saved(model: A
     ],
     ids=str,
 )
-def test_a_value_that_the_annotation_does_not_allow_is_named_when_it_is_saved(
-    annotation: Any, value: Any, why: str
-) -> None:
+def test_a_value_that_the_annotation_does_not_allow_is_named_when_saved(annotation: Any, value: Any, why: str) -> None:
     model = numbered(annotation)
     with pytest.raises(Misfit, match=f"Flights number=7: isn't a Model: {why}"):
         table_of(model).saving(model(7, value))

@@ -96,9 +96,7 @@ def test_after_the_deadline_or_without_letters_there_is_no_request(sqs: Stubbed)
 
 @pytest.mark.parametrize("name", ["reason", "reason_code", "origin"])
 @pytest.mark.parametrize("position", [0, 7], ids=["first", "last"])
-def test_a_letter_that_was_one_before_gets_the_new_reason_and_loses_nothing(
-    sqs: Stubbed, name: str, position: int
-) -> None:
+def test_a_letter_that_was_one_before_gets_its_reason_and_loses_nothing(sqs: Stubbed, name: str, position: int) -> None:
     names = [f"a{number}" for number in range(7)]
     names.insert(position, name)
     message = dead()

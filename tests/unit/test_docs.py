@@ -68,9 +68,7 @@ def test_each_file_and_folder_that_a_page_for_contributors_names_is_there(page: 
         ("profiles", profile_messages.decode, {profile_messages.ProfileUpdate, profile_messages.EraseProfile}),
     ],
 )
-def test_every_type_has_a_sample_and_each_is_valid(
-    page: str, decode: Callable[[str], object], types: set[type]
-) -> None:
+def test_each_type_has_a_sample_and_each_is_valid(page: str, decode: Callable[[str], object], types: set[type]) -> None:
     assert {type(decode(sample)) for sample in re.findall(r"^```json\n(.*?)^```", read(page), SAMPLES)} == types
 
 

@@ -18,31 +18,17 @@ from conditional_writes import VersionedTable, dynamodb_client
 from conditional_writes.testing import Engine
 from conditional_writes.testing.errors import Refused
 from conditional_writes.testing.writes import NotHere
+from tests.support.new_tables import definition, index
 
-TABLE = {
-    "TableName": "Orders",
-    "BillingMode": "PAY_PER_REQUEST",
-    "AttributeDefinitions": [
-        {"AttributeName": name, "AttributeType": kind}
-        for name, kind in {"id": "S", "seq": "N", "status": "S", "at": "N"}.items()
-    ],
-    "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}, {"AttributeName": "seq", "KeyType": "RANGE"}],
-    "GlobalSecondaryIndexes": [
-        {
-            "IndexName": "by_status",
-            "KeySchema": [{"AttributeName": "status", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
-            "Projection": {"ProjectionType": "KEYS_ONLY"},
-        }
-    ],
-    "LocalSecondaryIndexes": [
-        {
-            "IndexName": "by_at",
-            "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
-            "Projection": {"ProjectionType": "KEYS_ONLY"},
-        }
-    ],
-    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-}
+KEYS_ONLY = {"ProjectionType": "KEYS_ONLY"}
+TABLE = definition(
+    "Orders",
+    {"id": "S", "seq": "N"},
+    {"status": "S", "at": "N"},
+    GlobalSecondaryIndexes=[index("by_status", "status", "at", projection=KEYS_ONLY)],
+    LocalSecondaryIndexes=[index("by_at", "id", "at", projection=KEYS_ONLY)],
+    StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+)
 
 
 def wire(item: dict[str, Any]) -> dict[str, Any]:
@@ -251,9 +237,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "request_", "message"), REFUSED, ids=lambda part: str(part)[:60])
-def test_what_dynamodb_refuses_is_so_in_its_words(
-    client: Any, call: str, request_: dict[str, Any], message: str
-) -> None:
+def test_what_dynamodb_refuses_is_in_its_words(client: Any, call: str, request_: dict[str, Any], message: str) -> None:
     if call == "query":
         request_ = request_ | {"ExpressionAttributeValues": {":v": {"S": "a"}}}
     client.put_item(TableName="Orders", Item=ITEM)
@@ -285,11 +269,7 @@ def test_a_local_index_has_the_table_asked_for_what_it_lacks(client: Any) -> Non
 
 @pytest.mark.parametrize("spelling", ["100", "100.0", "1e2", "+1E+2", "0100"])
 def test_a_key_of_a_number_is_found_however_it_is_spelled(engine: Engine, client: Any, spelling: str) -> None:
-    hash_key = [{"AttributeName": "number", "KeyType": "HASH"}]
-    types = [{"AttributeName": "number", "AttributeType": "N"}]
-    client.create_table(
-        TableName="Numbers", BillingMode="PAY_PER_REQUEST", AttributeDefinitions=types, KeySchema=hash_key
-    )
+    client.create_table(**definition("Numbers", {"number": "N"}))
     client.put_item(TableName="Numbers", Item={"number": {"N": "100"}})
     spelled = {"number": {"N": spelling}}
     assert client.get_item(TableName="Numbers", Key=spelled)["Item"] == {"number": {"N": "100"}}

@@ -19,13 +19,8 @@ from conditional_writes import OutcomeUnknown, VersionedTable
 from conditional_writes.testing import Engine, Explored, Fault, Outcome, Stuck, Violation, explore, exploring, replay
 from conditional_writes.testing.schedule import Choice
 from conditional_writes.upserts import MapEntry
+from tests.support.new_tables import definition
 
-TABLE = {
-    "TableName": "Accounts",
-    "BillingMode": "PAY_PER_REQUEST",
-    "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
-    "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
-}
 CLIENT = Engine().client()
 """Of all orders: it is slow to make."""
 
@@ -33,7 +28,7 @@ CLIENT = Engine().client()
 class Accounts(VersionedTable):
     def __init__(self, engine: Engine) -> None:
         self.client = engine.attach(CLIENT)
-        self.client.create_table(**TABLE)
+        self.client.create_table(**definition("Accounts", {"id": "S"}))
         super().__init__(self.client, "Accounts", "id")
         self.put("alice", 0)
 

@@ -204,9 +204,7 @@ def between(exported: Exported, of: Mapping[str, str] = ALL) -> list[JournalEntr
 
 
 def trial_balance(exported: Exported) -> list[tuple[Any, ...]]:
-    entries = sorted(
-        between(exported, {"from": "", "to": "2026-02-01"}), key=lambda entry: entry.outcome.account_version
-    )
+    entries = sorted(between(exported, {"from": "", "to": "2026-02-01"}), key=lambda each: each.outcome.account_version)
     last = {each.account_id: (each.outcome.currency, each.outcome.balance_after) for each in entries}.values()
     return [
         (currency, len(found), sum(found), sum(min(each, 0) for each in found), sum(max(each, 0) for each in found))

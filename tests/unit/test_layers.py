@@ -133,10 +133,8 @@ def test_teller_uses_three_packages_of_the_library_and_no_other() -> None:
 
 def test_only_tests_import_the_engine_for_tests() -> None:
     product = [path for folder in (*LIBRARIES.values(), PROJECT / "tools") for path in modules(folder)] + FUNCTIONS
-    importing = [
-        path for path in product if any(name.startswith("conditional_writes.testing") for name in imports(path))
-    ]
-    assert {path.parent for path in importing} == {TESTING}
+    found = [path for path in product if any(name.startswith("conditional_writes.testing") for name in imports(path))]
+    assert {path.parent for path in found} == {TESTING}
 
 
 def test_the_layer_has_the_library_without_the_engine_for_tests(tmp_path: Path) -> None:

@@ -146,9 +146,7 @@ def test_an_edited_line_that_is_wrong_is_named_and_nothing_is_changed(queue: str
 
 
 @pytest.mark.parametrize("editor", ["sed -i s/old/new/", "false"])
-def test_edits_are_kept_in_a_named_file_unless_the_block_ends_well(
-    editor: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edits_stay_in_a_named_file_unless_the_block_ends_well(editor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITOR", editor)
     said: list[str] = []
     with pytest.raises(Failure), draft("an old text", said.append) as path:  # noqa: PT012 (as a redrive that fails)

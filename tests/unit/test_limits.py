@@ -120,10 +120,7 @@ LATER = {
         [DAILY, payment("t-1", -50, forced=True), payment("t-2", -100), reverse(), spend(1)],
         "day 0",
     ),
-    "after interest": (
-        [set_limit(limit=-999), rate(), payment("a", -1900), DAILY, "2026-05-01", LATE, spend(82)],
-        None,
-    ),
+    "interest": ([set_limit(limit=-999), rate(), payment("a", -1900), DAILY, "2026-05-01", LATE, spend(82)], None),
 }
 
 

@@ -60,9 +60,7 @@ def test_a_line_that_stands_still_is_waited_in_for_each_ticket_ahead(
     assert ticket.mark == {"contended_until": pytest.approx(1000 * (at[-1] + 10), abs=5)}
 
 
-def test_a_line_that_moves_is_waited_in_anew_and_the_first_waits_not(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_line_that_moves_one_waits_anew_and_the_first_not(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     at = looks(monkeypatch, clock, *[7] * 40, *[8] * 30, 9)
     ticket, account = LINES.wait(ACCOUNT, Ticket(10), Deadline.after(60), losses=1)
     assert (len(at), account) == (71, {"ticket_served": 9})

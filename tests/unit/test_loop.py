@@ -131,9 +131,7 @@ def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(dynamodb: 
 
 
 @TIMING
-def test_if_only_the_timing_was_bad_the_same_is_sent_with_a_fresh_token(
-    dynamodb: Stubbed, clock: Clock, code: str
-) -> None:
+def test_if_the_timing_was_bad_the_same_is_sent_with_a_fresh_token(dynamodb: Stubbed, clock: Clock, code: str) -> None:
     """DynamoDB could repeat the cancellation for the old token. The mark is the plan's, and the plan is the same.
 
     After one that was throttled there is a pause.
@@ -187,9 +185,7 @@ def test_at_the_deadline_a_transaction_in_progress_is_unknown(dynamodb: Stubbed)
 
 
 @pytest.mark.parametrize("silence", [None, 500, 503])
-def test_at_the_deadline_a_cancellation_after_an_unanswered_try_is_unknown(
-    dynamodb: Stubbed, silence: int | None
-) -> None:
+def test_at_the_deadline_a_cancellation_after_silence_is_unknown(dynamodb: Stubbed, silence: int | None) -> None:
     dynamodb.first_fails(silence)
     dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
     with pytest.raises(OutcomeUnknown):

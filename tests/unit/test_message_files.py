@@ -153,9 +153,7 @@ def test_killed_at_any_request_and_started_again_it_sends_all_and_few_twice(
         remove_place(file)
 
 
-def test_a_queue_that_refuses_is_a_sentence_and_leaves_the_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusing_queue_is_a_sentence_and_leaves_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
     monkeypatch.setattr(sending, "SENDING_SECONDS", 0.1)
     file, queues = written(tmp_path, *payments(30)), Queues()

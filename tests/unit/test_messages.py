@@ -288,9 +288,7 @@ def test_a_body_is_measured_in_bytes() -> None:
 
 @pytest.mark.parametrize("ensure_ascii", [False, True], ids=["as UTF-8", "as escapes"])
 @pytest.mark.parametrize("largest", [largest_transaction(), largest_transfer()], ids=["transaction", "transfer"])
-def test_the_largest_valid_message_is_as_large_as_a_body_may_be(
-    largest: TransactionMessage, ensure_ascii: bool
-) -> None:
+def test_the_largest_message_is_as_large_as_a_body_may_be(largest: TransactionMessage, ensure_ascii: bool) -> None:
     assert decode(json.dumps(largest.canonical_payload(), ensure_ascii=ensure_ascii)) == largest
 
 

@@ -234,9 +234,7 @@ def test_an_account_that_cannot_be_written_costs_its_own_messages_and_few_tries(
         ("InternalServerError", 500, PerhapsDone),
     ],
 )
-def test_awss_own_trouble_costs_a_group_one_try_and_no_earlier_commit(
-    code: str, status: int, disposition: type
-) -> None:
+def test_awss_own_trouble_costs_a_group_a_try_and_no_earlier_commit(code: str, status: int, disposition: type) -> None:
     tries: list[int] = []
 
     def refuses(writes: Sequence[Write]) -> None:

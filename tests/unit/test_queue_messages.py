@@ -33,6 +33,7 @@ COUNTS = [None, 1, "", "0", "-1", "x", "1.0", "\u0661", "9999999", "1\n"]
 TIMES = [None, 1, "", "-1", "1e3", "9" * 15, "9" * 5_000]
 ATTRIBUTES = [None, "x", {}, {"dataType": "String"}, {"dataType": "Binary", "binaryValue": "%"}, {"stringValue": "x"}]
 WAITED = Attempt(waits=1, waited_at=2)
+BEGUN = WAITED._replace(begun=1)
 
 
 def with_attribute(name: str, value: object) -> dict[str, Any]:
@@ -80,13 +81,7 @@ def test_an_event_that_is_none_of_sqs_says_what_is_missing(event: Any) -> None:
 
 @pytest.mark.parametrize(
     ("receive_count", "attempt", "is_suspect"),
-    [
-        (2, Attempt(), False),
-        (3, Attempt(), True),
-        (3, WAITED, False),
-        (4, WAITED, True),
-        (3, WAITED._replace(begun=1), True),
-    ],
+    [(2, Attempt(), False), (3, Attempt(), True), (3, WAITED, False), (4, WAITED, True), (3, BEGUN, True)],
 )
 def test_a_message_is_a_suspect_if_a_delivery_before_may_have_died_of_it(
     receive_count: int, attempt: Attempt, is_suspect: bool

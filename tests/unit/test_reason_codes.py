@@ -48,9 +48,7 @@ DISPOSITIONS: dict[Exception, Dead | Waiting] = {
 
 
 @pytest.mark.parametrize(("error", "disposition"), DISPOSITIONS.items(), ids=repr)
-def test_a_refused_message_is_dead_and_what_may_come_is_waited_for(
-    error: Exception, disposition: Dead | Waiting
-) -> None:
+def test_what_is_refused_is_dead_and_what_may_come_is_waited_for(error: Exception, disposition: Dead | Waiting) -> None:
     assert disposition_of(error) == disposition
 
 

@@ -83,9 +83,7 @@ def test_a_message_that_was_decoded_is_told_of_by_its_ids_and_with_the_status_of
 
 
 @pytest.mark.parametrize("code", [GivenUp.FUNCTION_KILLED, GivenUp.RETRIES_EXHAUSTED])
-def test_a_body_that_this_delivery_did_not_decode_is_not_read(
-    refusals: RefusalEvents, events: Stubbed, code: GivenUp
-) -> None:
+def test_a_body_that_was_not_decoded_is_not_read(refusals: RefusalEvents, events: Stubbed, code: GivenUp) -> None:
     """It may be what killed the function."""
     refusals.publish(dead(message(disposition=Dead(code, "given up"), was_processed=False)), plenty())
     [detail] = details(events)
@@ -155,18 +153,14 @@ def test_a_message_without_ids_or_that_this_delivery_did_not_decode_is_not_recor
     assert empty_dynamodb.operations == []
 
 
-def test_a_flood_of_refusals_takes_a_request_for_25_transactions(
-    records: RefusalRecords, empty_dynamodb: Stubbed
-) -> None:
+def test_a_flood_takes_a_request_for_25_transactions(records: RefusalRecords, empty_dynamodb: Stubbed) -> None:
     bodies = [BODY.replace("t-1", f"t-{number}") for number in range(50)] * 2
     records.write(dead(*map(message, bodies)), plenty())
     assert [len(parameters["RequestItems"]["refusals"]) for parameters in empty_dynamodb.parameters] == [25, 25]
     assert len({item["transaction_id"] for item in recorded(empty_dynamodb)}) == 50
 
 
-def test_a_slow_table_holds_up_a_batch_for_seconds_only(
-    records: RefusalRecords, empty_dynamodb: Stubbed, clock: Clock
-) -> None:
+def test_a_slow_table_costs_a_batch_few_seconds(records: RefusalRecords, empty_dynamodb: Stubbed, clock: Clock) -> None:
     events = empty_dynamodb.client.meta.events
     events.register("before-parameter-build", lambda **_: clock.sleep(RECORDING_SECONDS))
     with pytest.raises(DeadlinePassed, match="recording refusals"):

@@ -46,9 +46,7 @@ def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.Sear
 
 
 @given(days(EVERYDAY, "-200") | days(EXTREME, "-9.9e125"), st.data())
-def test_any_history_is_sound_from_its_beginning_or_any_state(
-    day: list[TransactionMessage], data: st.DataObject
-) -> None:
+def test_any_history_is_sound_from_its_start_or_any_state(day: list[TransactionMessage], data: st.DataObject) -> None:
     ledger = Ledger.of(day)
     assert ledger.mismatches() == []
     since = {name: data.draw(st.sampled_from(states)) for name, states in ledger.states.items()}

@@ -125,9 +125,7 @@ def test_each_command_that_changes_a_stack_asks() -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_prod_stack_is_not_changed_without_a_yes(
-    change: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_prod_stack_is_changed_without_a_yes(change: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     letter = Letter("{}", {}, "l-1", datetime(2026, 11, 22, 19, tzinfo=UTC))
     monkeypatch.setattr(dead_letters, "look", lambda *_: [letter])
     monkeypatch.setattr(jobs, "read_runs", lambda *_: [RunOfJob("2026-11-22T02:00:00+00:00", None)])

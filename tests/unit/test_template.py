@@ -194,9 +194,7 @@ def test_a_message_that_kills_its_function_is_dead_within_an_hour(queued: Queued
 
 
 @each_queue
-def test_a_dead_letter_goes_where_its_queue_does_stays_for_a_week_or_two_and_fits_with_its_reason(
-    queued: Queued,
-) -> None:
+def test_a_dead_letter_goes_where_its_queue_does_stays_a_week_or_two_and_fits_with_its_reason(queued: Queued) -> None:
     function, source, queue = queued
     prefix = "ADMINISTRATION_" if queue is QUEUES["AdministrationQueue"] else ""
     variables = function["Environment"]["Variables"]
