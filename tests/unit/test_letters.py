@@ -14,16 +14,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
+from tests.support.command import run_on
 from tests.support.strategies import any_message, profile_updates
 from tools.teller import dead_letters, transaction
-from tools.teller.command import app
 from tools.teller.failures import Failure
 from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of
 from tools.teller.letters import Letter, Origin, QueueName, Sending
 from tools.teller.message_queues import Counts
-from tools.teller.operator import Operator
 from tools.teller.redriving import as_of_its_origin
 
 DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)
@@ -169,10 +167,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
             monkeypatch.setattr(module, "look", lambda _, queue: letters if queue == "transactions" else [])
             monkeypatch.setattr(module, "counts_of", lambda *_: Counts(0, 0, 0))
         unknown = {"entry": None, "reversed": None, "refusal": None}
-        monkeypatch.setattr(Operator, "deployment", SimpleNamespace(invoke=lambda *_: unknown))
-        variables = {"TELLER_STACK": "teller-dev", "COLUMNS": None}
-        ended = CliRunner().invoke(app, arguments, env=variables, catch_exceptions=False)
-        return ended.stdout + ended.stderr
+        ended = run_on(SimpleNamespace(invoke=lambda *_: unknown), *arguments)
+        return ended.out + ended.err
 
     return run
 

@@ -4,13 +4,10 @@ import csv
 import json
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
-from typer.testing import CliRunner
 
-from tools.teller.command import app
-from tools.teller.operator import Operator
+from tests.support.command import run_on
 from tools.teller.outcomes import line
 
 TIME = "2026-11-22T18:43:41.263+00:00"
@@ -55,17 +52,15 @@ def shown(answer: dict[str, Any], *arguments: str, columns: int | None = 80, **o
 
     The account is ACCOUNT, unless the answer is an account. `others` are answers by what is read.
     """
-    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": str(columns) if columns else None}
     others = {"account": answer if "balance" in answer else ACCOUNT} | others
 
     def invoke(_: str, request: dict[str, Any]) -> dict[str, Any]:
         return others.get(request["read"], answer)
 
-    with mock.patch.object(Operator, "deployment", SimpleNamespace(invoke=invoke)):
-        ended = CliRunner().invoke(app, arguments, env=variables, catch_exceptions=False)
-    assert ended.exit_code == 0
-    assert "--csv" in arguments or not columns or max(map(len, ended.stdout.splitlines())) <= columns
-    return ended.stdout
+    ended = run_on(SimpleNamespace(invoke=invoke), *arguments, columns=columns)
+    assert ended.status == 0
+    assert "--csv" in arguments or not columns or max(map(len, ended.out.splitlines())) <= columns
+    return ended.out
 
 
 def became(entry: dict[str, Any], count: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, EndpointConnectionError, ReadTime
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.support.command import run_on
 from tools.local_aws.server import PROJECT
 from tools.teller import prove
 from tools.teller.command import app
@@ -149,8 +150,6 @@ def test_without_a_region_the_command_says_how_to_name_it() -> None:
         ("outcomes republish", "name an account"),
     ],
 )
-def test_what_cant_be_meant_is_refused_at_once(arguments: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Operator, "deployment", None)
-    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": "300"}
-    ended = CliRunner().invoke(app, arguments.split(), env=variables, catch_exceptions=False)
-    assert (ended.exit_code, sentence in ended.output) == (2, True), ended.output
+def test_what_cant_be_meant_is_refused_at_once(arguments: str, sentence: str) -> None:
+    ended = run_on(None, *arguments.split(), columns=300)
+    assert (ended.status, sentence in ended.out + ended.err) == (2, True), ended

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
+from tests.support.command import run_on
 from tests.unit.test_teller_page import COMMANDS
 from tools.local_aws.server import PROJECT
 from tools.teller import dead_letters, importing, jobs
-from tools.teller.command import app
 from tools.teller.failures import Failure
 from tools.teller.job_records import LockRecord, RunOfJob
 from tools.teller.letters import Letter
@@ -94,13 +93,6 @@ class Deployment:
         return output
 
 
-def run(command: str, patch: pytest.MonkeyPatch) -> tuple[str, str, int]:
-    """The outputs and the exit status."""
-    patch.setattr(Operator, "deployment", Deployment())
-    ended = CliRunner().invoke(app, command.split(), env={"TELLER_STACK": "teller-dev", "COLUMNS": None})
-    return ended.stdout, ended.stderr, ended.exit_code
-
-
 CHANGES = [
     "send FILE",
     "import FILE --totals EUR=1",
@@ -137,10 +129,10 @@ def test_no_prod_stack_is_changed_without_a_yes(change: str, monkeypatch: pytest
     monkeypatch.setattr(importing, "_checked", lambda *_: found)
     monkeypatch.setattr(importing, "_check_new", lambda *_: None)
     monkeypatch.setattr(importing, "Imported", lambda _: None)
-    out, err, status = run(change.replace("FILE", str(file)), monkeypatch)
-    assert (out, status) == ("", 2), err
-    assert "is a prod stack: to " in err
-    assert "add --yes" in err
+    ended = run_on(Deployment(), *change.replace("FILE", str(file)).split())
+    assert (ended.out, ended.status) == ("", 2), ended
+    assert "is a prod stack: to " in ended.err
+    assert "add --yes" in ended.err
 
 
 def test_a_trial_balance_is_shown_with_its_moment_and_the_accounts_that_it_leaves_out() -> None:
