@@ -49,6 +49,11 @@ class Rank(IntEnum):
     MATE = 2
 
 
+class Deck(Enum):
+    LOWER = 1
+    UPPER = 2
+
+
 class Status(StrEnum):
     OPEN = "open"
 
@@ -127,6 +132,8 @@ class Everything:
     by_name: dict[str, int]
     by_number: dict[int, str]
     by_cabin: dict[Cabin, set[str]]
+    by_rank: dict[Rank, str]
+    by_hour: dict[time, str]
     maybe: int | None
     mixed: int | str
     either: set[str] | str
@@ -169,6 +176,8 @@ def everything(seat: Any) -> dict[str, Any]:
         "by_name": {"a": 1},
         "by_number": {1: "a"},
         "by_cabin": {Cabin.FIRST: {"a"}, Cabin.ECONOMY: set()},
+        "by_rank": {Rank.MATE: "a"},
+        "by_hour": {time(12, 30): "a"},
         "maybe": None,
         "mixed": "x",
         "either": {"a"},
@@ -379,6 +388,10 @@ def pydantic_of(annotation: Any) -> Any:
         (pydantic_of(pydantic.Json[int]), "Model.it is a Json, which is read from a text and written as a value"),
         (pydantic_of(Pair), "Model.it is a Pair, whose values are no texts, numbers or bytes"),
         *((pydantic_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, None, str | int, tuple[int, int])),  # type: ignore[valid-type]
+        *(
+            (pydantic_of(dict[key, int]), "Model.it has keys that pydantic doesn't read")
+            for key in (Deck, Literal[1, 2])
+        ),
         *((dataclass_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, bool, Decimal, None, str | int)),  # type: ignore[valid-type]
         (pydantic_of(datetime | str), "Model.it is datetime or str, and all are texts in an item: name one"),
         (pydantic_of(list[UUID | str | None]), "Model.it is UUID or str, and all are texts in an item: name one"),
@@ -437,6 +450,7 @@ class DeepSeat(Seat):
         (Any, {1: 2}, "it: the key 1 is no text"),
         (dict[Any, int], {b"ab": 1}, "it: the key b'ab' is no text"),
         (datetime, ODD, "it: the offset of .* has seconds"),
+        (dict[datetime, int], {ODD: 1}, "it: the offset of .* has seconds"),
         (time, time(12, tzinfo=ZoneInfo("Europe/Berlin")), "it: .* has no offset from UTC, and would come back with"),
         (Moment | None, ODD, "it: the offset of .* has seconds"),
         (list[datetime | None] | None, [None, ODD], r"it\[1\]: the offset of .* has seconds"),

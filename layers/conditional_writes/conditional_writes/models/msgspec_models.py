@@ -59,7 +59,7 @@ _IN_SETS = (
 def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
     try:
         described = inspect.type_info(model)
-    except (TypeError, RecursionError) as error:  # the latter for a type alias inside of itself
+    except (TypeError, NotImplementedError, RecursionError) as error:  # the last for a type alias inside of itself
         raise UnfitModel(f"{_name_of(model)} can't be a model: {error}") from None
     if not isinstance(described, _Described) or _is_array(described):
         raise UnfitModel(f"{_name_of(model)} can't be a model: it is array_like, and an item is a map")

@@ -231,9 +231,22 @@ _NO_KEYS = (bytes, bytearray, tuple, frozenset)
 
 def _check_keys(annotation: Any, path: str) -> None:
     """A map's keys are texts. Of the text of any other key pydantic must make the same key again."""
-    keys = [get_origin(key) or key for key in _members((get_args(annotation) or (Any,))[0])]
-    if len(keys) > 1 or keys[0] is None or (isinstance(keys[0], type) and issubclass(keys[0], _NO_KEYS)):
+    [key, *others] = _members((get_args(annotation) or (Any,))[0])
+    kind = get_origin(key) or key
+    if others or kind is None or (isinstance(kind, type) and issubclass(kind, _NO_KEYS)):
         raise UnfitModel(f"{path} {UNFIT_KEYS}")
+    if not all(isinstance(value, str) for value in _values(key)):
+        raise UnfitModel(
+            f"{path} has keys that pydantic doesn't read from their texts: make them of an IntEnum or StrEnum"
+        )
+
+
+def _values(key: Any) -> Iterable[Any]:
+    """Those of a Literal or an Enum. pydantic reads an IntEnum from its text, and no other number."""
+    if get_origin(key) is Literal:
+        return get_args(key)
+    is_enum = isinstance(key, type) and issubclass(key, Enum) and not issubclass(key, int)
+    return [member.value for member in key] if is_enum else []
 
 
 def _parts(annotation: Any, aliases: tuple[TypeAliasType, ...] = ()) -> Iterator[Any]:

@@ -156,17 +156,15 @@ class _Checks:
         return check_entries if is_typeddict(kind) else check_fields
 
     def _map(self, key: Any, element: Any) -> Check | None:
-        check, has_text_keys = self.of(element), key not in (Any, object) and not isinstance(key, TypeVar)
-        if check is None and has_text_keys:
-            return None
+        is_open = key in (Any, object) or isinstance(key, TypeVar)
+        check, check_key = self.of(element), _check_text if is_open else self.of(key)
 
         def check_map(path: str, values: Any) -> None:
             for name, value in values.items() if isinstance(values, Mapping) else ():
-                if not has_text_keys and type(name) is not str:
-                    raise TypeError(f"{path}: the key {name!r} is no text, and would come back as one")
+                _run(check_key, path, name)
                 _run(check, _joined(path, name), value)
 
-        return check_map
+        return check_map if check or check_key else None
 
     def _tuple(self, members: Collection[Any]) -> Check | None:
         checks = [self.of(member) for member in members]
@@ -225,6 +223,12 @@ def _kind_of(annotation: Any) -> Any:
     if is_typeddict(kind):
         return dict
     return kind if isinstance(kind, type) else object
+
+
+def _check_text(path: str, name: Any) -> None:
+    """Of a key in a field of any type."""
+    if type(name) is not str:
+        raise TypeError(f"{path}: the key {name!r} is no text, and would come back as one")
 
 
 def _check_offset(path: str, value: Any) -> None:
