@@ -331,6 +331,9 @@ def test_an_item_that_does_not_fit_is_named_with_its_field(flights: Flights, why
             attempt()
         assert str(caught.value).startswith(f"{flights.name} flight_id='TL1': {why}")
         assert caught.value.key == flights.key("TL1")
+    with pytest.raises(Misfit, match="flight_id='TL1'"):
+        flights.put_many([flights.new(), flights.new(flight_id="TL2")])
+    assert flights.get("TL2").version == 1
 
 
 @pytest.mark.parametrize(

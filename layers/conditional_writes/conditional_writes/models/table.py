@@ -294,7 +294,10 @@ class ModelTable[Model](ModelWrites[Model, "DynamoDBClient", VersionedTable]):
 
     @blocking
     def put_many(self, models: Iterable[Model], *, deadline: Deadline | None = None) -> Steps[list[Loaded[Model]]]:
-        """Creates the models that aren't there yet, and returns those that were. As VersionedTable's."""
+        """Creates the models that aren't there yet, and returns those that were. As VersionedTable's.
+
+        If one that was there doesn't fit, Misfit is raised after the others were created.
+        """
         there = yield from steps(VersionedTable.put_many)(self.table, map(self._item, models), deadline=deadline)
         return [*map(self.loaded, there)]
 
