@@ -67,7 +67,6 @@ class Bank:
         raise AssertionError(f"not done after {MOST_DELIVERIES} deliveries: {delivered}")
 
     def items(self, table: str) -> list[dict[str, Any]]:
-        """All items of a table, in DynamoDB's JSON."""
         return list(self.engine.database.table(table).store.items.values())
 
     @property
@@ -121,7 +120,6 @@ class Opened:
 
 
 def posting(worker: int, *bodies: Body, receive_count: int = 1) -> Callable[[Bank], list[Delivered]]:
-    """A worker that is delivered these messages in one batch."""
     return lambda bank: bank.deliver(worker, *bodies, receive_count=receive_count)
 
 

@@ -22,7 +22,6 @@ class Tally:
 
 
 def inject_every_pair(scenario: Scenario, say: Say) -> Tally:
-    """Injects all pairs, and reports the progress after each of the first faults."""
     return _inject(scenario, say, firsts=None, seconds=None)
 
 

@@ -205,7 +205,6 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self._waiting())
     @rule(queue=queues, picks=picks, fault_at=faults_at, worker=workers)
     def deliver(self, queue: str, picks: Sequence[int], fault_at: FaultAt, worker: int) -> None:
-        """Delivers some of the waiting messages, in this order."""
         if numbers := self._picked(self.system.waiting[queue], picks):
             self._deliver(queue, numbers, fault_at, worker)
 
@@ -214,7 +213,6 @@ class Machine(RuleBasedStateMachine):
     def deliver_to_two(
         self, queue: str, picks: Sequence[int], theirs: Sequence[int], before: int, fault_at: FaultAt
     ) -> None:
-        """Delivers waiting messages to two workers, the same messages or others."""
         waiting = self.system.waiting[queue]
         self._deliver_to_two(queue, self._picked(waiting, picks), self._picked(waiting, theirs), before, fault_at)
 
@@ -330,7 +328,6 @@ class Machine(RuleBasedStateMachine):
         self.check_all([*quiescence.changed(before, self.system.everything()), *self._unfinished()])
 
     def check_all(self, wrong: Iterable[str] = ()) -> None:
-        """Reads the tables, and fails with a sentence for each violation."""
         system, before, records = self.system, self.books, self.records
         self.books, self.records = system.books(), system.lock_records()
         sent, letters = system.history.messages.values(), system.history.letters

@@ -106,7 +106,6 @@ class System:
             function.ACCOUNTS_PER_STEP = 2
 
     def send(self, queue: str, body: str) -> str:
-        """Adds a message to the queue. Returns its number."""
         number = str(next(self._message_numbers))
         self.history.sent(number, body, START + timedelta(seconds=int(number)))
         self.waiting[queue].append(number)
@@ -153,13 +152,11 @@ class System:
         return deliveries
 
     def redrive(self, queue: str) -> None:
-        """Moves all dead letters back to the queue, as new messages."""
         letters, self.dead[queue] = self.dead[queue], []
         for _, letter in letters:
             self.send(queue, letter.body)
 
     def schedule(self, job: str, day: int) -> dict[str, Any]:
-        """Adds a job's event for a day of March."""
         event = _event(job, datetime(2026, 3, day, 2, tzinfo=UTC).isoformat())
         self.events.append(event)
         return event
@@ -204,7 +201,6 @@ class System:
             self.deliver_until_quiet()
 
     def redeliver_everything(self) -> None:
-        """Delivers all events and messages of the run again."""
         windows = dict.fromkeys((run.job, run.window) for run in self.runs)
         self.events += [_event(job, window) for job, window in windows]
         for queue, numbers in self.numbers.items():
@@ -230,7 +226,6 @@ class System:
         return read_profiles(self.dynamodb, self.profiles_table)
 
     def lock_records(self) -> dict[str, Item]:
-        """The jobs' records in the Locks table, without those of the accounts' lines."""
         return {name: item for name, item in self._locks().items() if not name.startswith(LINE)}
 
     def tickets_taken(self) -> int:

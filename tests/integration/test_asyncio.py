@@ -105,8 +105,6 @@ async def made() -> AsyncIterator[World]:
 
 
 def awaited(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """The test in an event loop, with its tables."""
-
     async def run() -> None:
         async with made() as world:
             await test(world)

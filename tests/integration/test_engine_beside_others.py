@@ -246,7 +246,6 @@ def has_sums(call: RandomCall) -> bool:
 
 
 def make_equal(name: str, ours: Any, other: Any) -> None:
-    """The other engine has this one's items."""
     here, there = (
         {
             (item["id"]["S"], item["seq"]["N"]): item

@@ -27,7 +27,6 @@ def sample(language: str) -> str:
 
 
 def publish_all(publisher: ModuleType, ledger: Ledger) -> None:
-    """Invokes the function with the journal, as its stream would."""
     records = list(map(stream_record, scan(ledger.dynamodb, ledger.tables.journal)))
     publisher.lambda_handler({"Records": records}, Context())
 

@@ -62,7 +62,6 @@ class Stage:
         self.client.put_item(TableName=self._tables[0][0], Item=to_dynamodb(item))
 
     def item(self, table: int = 0, **key: Any) -> Item | None:
-        """The item without the library's own attributes."""
         found = self.client.get_item(TableName=self._tables[table][0], Key=to_dynamodb(key), ConsistentRead=True)
         item = from_dynamodb(found.get("Item", {}))
         return {name: value for name, value in item.items() if not name.startswith("cw:")} or None

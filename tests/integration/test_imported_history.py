@@ -55,13 +55,11 @@ def made(directory: Path, accounts: str = ACCOUNTS, history: str | bytes = HISTO
 
 
 def items_of(directory: Path) -> Iterator[dict[str, Any]]:
-    """The items in the files for DynamoDB."""
     for path in (directory / "made" / "journal").iterdir():
         yield from (json.loads(line)["Item"] for line in gzip.decompress(path.read_bytes()).splitlines())
 
 
 def imported(directory: Path) -> list[str]:
-    """The messages that import the accounts."""
     with (directory / "made" / "accounts.jsonl").open("rb") as file:
         return [message.body for message in messages_from(file, 0, is_csv=False)]
 

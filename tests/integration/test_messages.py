@@ -46,7 +46,6 @@ class Outbox:
         self.aws.sqs.answer("CreateQueue", {"QueueName": name, "Attributes": attributes}, "")
 
     def commit(self, key: str, *messages: Any) -> None:
-        """A call of a function whose plan has these messages."""
         exactly_once(self.records, key=str, prefix="send")(lambda request, observed: Plan(None, [], messages))(key)
 
     def event(self) -> dict[str, Any]:

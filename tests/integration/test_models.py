@@ -95,7 +95,6 @@ class Flights(ModelTable[Any]):
         return item and {name: value for name, value in item.items() if not name.startswith("cw:")}
 
     def plant(self, **values: Any) -> None:
-        """Writes an item directly, as another program would."""
         self.client.put_item(TableName=self.name, Item=to_dynamodb({"flight_id": "TL1", "seats": 3} | values))
 
     def must_load(self) -> Loaded[Any]:
@@ -119,7 +118,6 @@ type Make = Callable[..., Flights]
 
 @pytest.fixture
 def make(dynamodb: Endpoint, table: str) -> Make:
-    """Makes a table of another model."""
     return lambda model, **settings: Flights(dynamodb.client("dynamodb"), table, model, model, **settings)
 
 

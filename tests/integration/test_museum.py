@@ -118,7 +118,6 @@ class Functions:
         return {table: self.client.scan(TableName=table)["Items"] for table in ("Accounts", "Records")}
 
     def sent(self) -> list[dict[str, Any]]:
-        """The requests of the publisher for the stream of the records."""
         services = Services()
         event = {"Records": self.engine.stream_records("Records")}
         answer = Publisher("dead", lambda _: services).publish(event, Context(timeout_seconds=60))

@@ -57,7 +57,6 @@ class Profiles:
         self.client.put_item(TableName=self.table, Item=to_dynamodb({"account_id": account_id} | attributes))
 
     def put_unreadable(self, account_id: str) -> None:
-        """Plants a profile that no upsert can read, because its clocks are invalid."""
         self.put(account_id, **{"preferences": {}, 'cw:as_of ["preferences"]': "nonsense"})
 
     def delete(self, account_id: str = "alice") -> None:

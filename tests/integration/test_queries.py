@@ -75,7 +75,6 @@ def orders(dynamodb: Endpoint) -> Orders:
 
 @pytest.fixture
 def others(dynamodb: Endpoint, orders: Orders) -> Orders:
-    """Another writer of the same table."""
     return Orders(dynamodb, orders.table)
 
 

@@ -150,7 +150,6 @@ def test_a_range_takes_few_requests(bank: Republished) -> None:
 
 
 def slow(bank: Republished, seconds: float) -> None:
-    """Each query takes so long."""
     bank.reads.meta.events.register("before-call.dynamodb.Query", lambda **_: bank.clock.sleep(seconds))
 
 

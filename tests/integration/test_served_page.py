@@ -132,7 +132,6 @@ def test_a_browser_shows_texts_of_strangers_as_texts(served: ThreadingHTTPServer
 
 
 def _in_browser(address: str, profile: Path) -> str:
-    """The page as it is after its requests."""
     quiet = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
     quiet += ("--disable-component-update", "--disable-sync", f"--user-data-dir={profile}")
     command = ["chromium", "--headless", *quiet, "--virtual-time-budget=9000", "--dump-dom", address]

@@ -44,7 +44,6 @@ def bundle(proxy: TlsProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts how often each file of authorities is loaded."""
     counted: Counter[str] = Counter()
     load = ssl.SSLContext.load_verify_locations
 

@@ -36,11 +36,9 @@ from tools.local_aws.server import Endpoint
 
 class Profiles(ProfileTable):
     def requests(self, *entries: MapEntry, **options: Any) -> int:
-        """The number of requests of this upsert."""
         return self.requests_of(lambda: self.upsert(*entries, **options))
 
     def stored(self) -> Item:
-        """The whole item."""
         return self.read().item
 
     def maps(self, name: object = "alice") -> Item:

@@ -54,7 +54,6 @@ class Orders(VersionedTable):
         return {name: value for name, value in item.items() if not name.startswith("cw:")} or None
 
     def plant(self, item: Item) -> None:
-        """Writes an item directly, as another program would."""
         self.client.put_item(TableName=self.table, Item=to_dynamodb(item))
 
 
@@ -74,7 +73,6 @@ def orders(dynamodb: Endpoint, table: str) -> Orders:
 
 @pytest.fixture
 def others(dynamodb: Endpoint, table: str) -> Orders:
-    """Another writer of the same table."""
     return Orders(dynamodb, table)
 
 

@@ -71,7 +71,6 @@ class Shop:
             self.taken = max(self.taken, taken)
 
     def deliver(self, worker: int) -> None:
-        """Ships what is on the queue."""
         queue = sqs_of(worker)
         while received := queue.receive_message(QueueUrl=SHIPPING, MaxNumberOfMessages=10).get("Messages"):
             for message in received:

@@ -16,8 +16,6 @@ from workers.queue_messages import Done
 
 
 def reading(worker: int, **request: Any) -> Callable[[Bank], dict[str, Any]]:
-    """The answer, and the version that was known before."""
-
     def read(bank: Bank) -> dict[str, Any]:
         reader = AccountReader(bank.clients[worker], NAMES)
         return reader.answer({"account_id": "alice"} | request, Deadline.after(DELIVERY_SECONDS))
@@ -26,8 +24,6 @@ def reading(worker: int, **request: Any) -> Callable[[Bank], dict[str, Any]]:
 
 
 def posting_then_reading(worker: int, body: dict[str, Any], **request: Any) -> Callable[[Bank], Any]:
-    """What was posted, if that was acknowledged, and the answer after that."""
-
     def work(bank: Bank) -> tuple[str | None, dict[str, Any]]:
         [delivered] = bank.deliver(worker, body)
         is_done = isinstance(delivered.disposition, Done)

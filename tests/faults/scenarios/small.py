@@ -52,7 +52,6 @@ def charging(aws: Endpoint) -> Scenario:
 
 
 def reconciling(aws: Endpoint) -> Scenario:
-    """Three accounts in two steps. A transfer joins two of them."""
     books = [*openings("alice", "bob", "carol", limit=-10), transfer("3", 7, "bob", "carol")]
     return Reconciling(aws, aws, books, accounts=3, accounts_per_step=2)
 
@@ -68,7 +67,6 @@ def posting_with_a_killer(aws: Endpoint) -> Scenario:
 
 
 def posting_in_line(aws: Endpoint) -> Scenario:
-    """Two lost commits on an account in whose line a dead worker is ahead."""
     return InLine(aws, aws, CASES["two lost commits and a dead worker ahead"])
 
 
@@ -90,7 +88,6 @@ def publishing(aws: Endpoint) -> Scenario:
 
 
 def publishing_again(aws: Endpoint) -> Scenario:
-    """The same entries, account by account."""
     return PublishingAgain(aws, aws, OUTCOMES, DAMAGED, REFUSED)
 
 
