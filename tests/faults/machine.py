@@ -18,7 +18,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ledger.core.profile_messages import decode as decode_update
 from ledger.core.transaction_types import Transaction, Transfer
-from ledger.core.transaction_types.base import TransactionMessage
 from ledger.core.transaction_types.compound import Compound
 from ledger.core.transaction_types.legs import Leg
 from ledger.core.transaction_types.set_shards import SetShards
@@ -84,20 +83,14 @@ compounds = st.builds(
 """Transfers and compounds of open accounts: of the random messages, few are."""
 
 
-@st.composite
-def of_pool(draw: st.DrawFn) -> TransactionMessage:
-    transaction_id = draw(few_ids)
-    if draw(st.booleans()):
-        return SetShards(transaction_id=transaction_id, account_id=POOL, shards=Decimal(draw(st.sampled_from([4, 8]))))
-    return Transaction(transaction_id=transaction_id, account_id=POOL, amount=draw(whole_amounts))
-
-
+of_pool = {"transaction_id": few_ids, "account_id": st.just(POOL)}
 messages = st.one_of(
     messages_of(account_ids, few_ids, amounts, limits),
     holds_and_reversals(st.sampled_from([*ACCOUNTS, *ACCOUNTS, "d", POOL]), few_ids | st.just("first"), amounts),
     transfers,
     compounds,
-    of_pool(),
+    st.builds(SetShards, **of_pool, shards=st.sampled_from([Decimal(4), Decimal(8)]))
+    | st.builds(Transaction, **of_pool, amount=whole_amounts),
 )
 
 
@@ -257,7 +250,7 @@ class Machine(RuleBasedStateMachine):
     @rule(job=jobs, day=days, fault_at=faults_at, worker=workers, one_step=st.booleans())
     def run_job(self, job: str, day: int, fault_at: FaultAt, worker: int, one_step: bool) -> None:
         """Runs a day's job. Its event is delivered again if the job didn't end, and maybe even if it did."""
-        event = self._event(job, day)
+        event = self.system.schedule(job, day)
         expected = self._expected_of(event)
         outcome = self.system.run_job(event, Injection(*fault_at) if fault_at else NOTHING, worker, one_step=one_step)
         note(f"  {event['job']} for {event['scheduled_time']} ended with {outcome}")
@@ -276,7 +269,7 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         """Pauses a run before a call, maybe until after its lease, and runs the job for the second event meanwhile."""
         before, paused_seconds = pause
-        event, theirs = (self._event(job, day) for day in two_days)
+        event, theirs = (self.system.schedule(job, day) for day in two_days)
 
         def meanwhile() -> None:
             self.system.clock.seconds += paused_seconds
@@ -433,9 +426,6 @@ class Machine(RuleBasedStateMachine):
             return {"DoneBefore"}
         taken = self.records.get(job, {}).get("leased_until", "") >= self.system.leases_lapsed_by()
         return {"InProgress"} if taken else {"Done", "Continued"}
-
-    def _event(self, job: str, day: int) -> dict[str, Any]:
-        return self.system.schedule(job, day)
 
     def _wrong_profiles(self) -> Iterable[str]:
         """Checks the profiles if no update is waiting, because a waiting update may be in its profile or not."""

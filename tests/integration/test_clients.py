@@ -1,7 +1,10 @@
 """Clients of the user's own, in threads and beside an event loop: the claims of docs/clients.md of the library."""
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -120,3 +123,67 @@ def test_beside_an_event_loop_calls_run_in_threads(dynamodb: Endpoint) -> None:
         return await asyncio.gather(*calls)
 
     assert sorted(item["count"] for item in asyncio.run(add_eight())) == list(range(1, 9))
+
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+PROGRAM = """
+import json
+from conditional_writes import VersionedTable, dynamodb_client
+
+signed = []
+
+def new_client():
+    client = dynamodb_client()
+    client.meta.events.register_first(
+        "before-send.dynamodb", lambda request, **_: signed.append(request.headers["Authorization"].decode())
+    )
+    return client
+
+before = new_client()
+from moto import mock_aws
+
+def program(client):
+    client.create_table(
+        TableName="Flights",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "flight_id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
+    )
+    flights = VersionedTable(client, "Flights", "flight_id")
+    flights.save({"flight_id": "LH 1"})
+    return flights.get("LH 1")["version"]
+
+versions = []
+for _ in range(2):  # a second mock has no tables of the first
+    with mock_aws():
+        versions.append(int(program(new_client())))
+after = new_client()
+print(json.dumps({
+    "versions": versions, "signed": signed,
+    "before": before._request_signer._credentials.access_key,
+    "after": after._request_signer._credentials.access_key,
+}))
+"""
+
+
+def test_a_client_made_inside_of_the_mock_never_has_the_credentials_of_before() -> None:
+    """In a process of its own: moto is imported after the first client was made. What escapes finds no proxy."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment = kept | {
+        "AWS_REGION": "eu-central-1",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_ACCESS_KEY_ID": SECRET,
+        "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+    }
+    command = [sys.executable, "-c", PROGRAM]
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert finished.returncode == 0, finished.stderr
+    seen = json.loads(finished.stdout)
+    assert seen["versions"] == [1, 1]
+    assert len(seen["signed"]) == 2 * len(["CreateTable", "PutItem", "GetItem"])
+    assert not [authorization for authorization in seen["signed"] if SECRET in authorization]
+    assert seen["before"] == seen["after"] == SECRET

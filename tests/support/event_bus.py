@@ -142,11 +142,6 @@ def _fits(wanted: Any, found: Any) -> bool:
             return (found is not _ABSENT) is value
         case "prefix":
             return isinstance(found, str) and found.startswith(value)
-        case "suffix":
-            return isinstance(found, str) and found.endswith(value)
-        case "anything-but":
-            others = value if isinstance(value, list) else [value]
-            return found is not _ABSENT and not any(_fits(each, found) for each in others)
         case "numeric":
             pairs = itertools.batched(value, 2, strict=True)
             return isinstance(found, (int, float)) and all(NUMERIC[sign](found, number) for sign, number in pairs)

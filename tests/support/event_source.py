@@ -5,7 +5,7 @@ from typing import Any
 
 from conditional_writes.testing import Clock
 from tests.support.sqs import Sqs
-from tools.local_aws.functions import Context, invoke
+from tools.local_aws.functions import Context, invoke, record
 
 BATCH = 10
 
@@ -39,17 +39,9 @@ class EventSource:
 
     def _deliver(self, messages: list[dict[str, Any]]) -> None:
         records = [
-            {
-                "messageId": message["MessageId"],
-                "receiptHandle": message["ReceiptHandle"],
-                "body": message["Body"],
-                "attributes": message["Attributes"],
-                "messageAttributes": {},
-                "md5OfBody": message["MD5OfBody"],
-                "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:transactions",
-                "awsRegion": "us-east-1",
-            }
+            record(message["Body"])
+            | {"messageId": message["MessageId"], "receiptHandle": message["ReceiptHandle"]}
+            | {"attributes": message["Attributes"]}
             for message in messages
         ]
         self.deliveries += 1

@@ -129,10 +129,6 @@ class Sqs:
         del self.queues[self._queue(request).name]
         return {}
 
-    def _purge_queue(self, request: Request) -> Answer:
-        self._queue(request).messages.clear()
-        return {}
-
     def _set_queue_attributes(self, request: Request) -> Answer:
         self._queue(request).attributes.update(request["Attributes"])
         return {}
