@@ -332,6 +332,22 @@ def test_units_are_those_of_the_published_rules(
     assert {name: of_indexes.get(name, {}).get("CapacityUnits", 0) for name in index_units} == index_units
 
 
+def test_a_page_ends_with_the_item_that_reaches_a_megabyte(client: Any) -> None:
+    for number in range(1, 5):
+        client.put_item(TableName="Orders", Item=key(number) | {"t": {"S": "x" * 400_000}})
+    page = client.scan(TableName="Orders", Select="COUNT")
+    assert (page["Count"], page["LastEvaluatedKey"]) == (3, key(3))
+
+
+def test_a_transaction_reads_four_megabytes_at_most(client: Any) -> None:
+    for number in range(11):
+        client.put_item(TableName="Orders", Item=key(number) | {"t": {"S": "x" * 400_000}})
+    gets: Any = [{"Get": {"TableName": "Orders", "Key": key(number)}} for number in range(11)]
+    assert len(client.transact_get_items(TransactItems=gets[:10])["Responses"]) == 10
+    with pytest.raises(ClientError, match="maximum allowed size of 4 MB"):
+        client.transact_get_items(TransactItems=gets)
+
+
 def test_an_index_and_eventual_reads_lag_until_they_catch_up(engine: Engine, client: Any) -> None:
     query = {
         "TableName": "Orders",
@@ -412,6 +428,9 @@ def test_expired_items_are_deleted_when_the_test_says_so(engine: Engine, client:
         client.put_item(TableName="Orders", Item=key(number) | {"ends": ends})
     engine.clock.advance(500)
     assert engine.delete_expired("Orders") == 1
+    deleted = engine.stream_records("Orders")[-1]
+    assert deleted["userIdentity"] == {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    assert not any("userIdentity" in record for record in engine.stream_records("Orders")[:-1])
     assert [item["seq"] for item in client.scan(TableName="Orders")["Items"]] == [{"N": "2"}, {"N": "3"}]
 
 

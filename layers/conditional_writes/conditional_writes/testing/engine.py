@@ -131,7 +131,7 @@ class Engine:
                 and now - _FORGOTTEN_SECONDS < float(item[attribute]["N"]) < now
             ]
             for place in expired:
-                held.write(place, None, now)
+                held.write(place, None, now, is_expiry=True)
             return len(expired)
 
     def stream_records(self, table: str) -> list[dict[str, Any]]:

@@ -246,11 +246,7 @@ def _page(request: Request, source: Source, entries: Iterator[tuple[Place, Item]
     last: Item | None = None
     has_more = False
     for place, entry in entries:
-        entry_bytes = item_bytes(entry)
-        if scanned and size + entry_bytes > PAGE_BYTES:
-            has_more = True
-            break
-        size, scanned, last = size + entry_bytes, scanned + 1, entry
+        size, scanned, last = size + item_bytes(entry), scanned + 1, entry
         if selection.takes(entry):
             if whole_items:
                 item = source.table.store.items.get(place[-1], entry)
@@ -258,7 +254,7 @@ def _page(request: Request, source: Source, entries: Iterator[tuple[Place, Item]
                 found.append(projected(paths, item))
             else:
                 found.append(projected(paths, entry))
-        if scanned == limit:
+        if scanned == limit or size >= PAGE_BYTES:  # the last item may reach beyond it
             has_more = True
             break
     units.read(source.table, size, is_consistent=source.is_consistent, index=source.of_index)

@@ -11,6 +11,11 @@ RETENTION_SECONDS = 24 * 3600
 ITERATOR_SECONDS = 15 * 60
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_GetShardIterator.html"""
 MAXIMUM_RECORDS = 1000
+TIME_TO_LIVE = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+"""Who deletes expired items.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-streams.html
+"""
 SHARD = "shardId-00000000000000000000-00000000"
 
 
@@ -97,13 +102,20 @@ def get_records(database: Database, request: dict[str, Any]) -> Answer:
     found = [record for record in _kept(database, table) if record.number >= int(following)][:limit]
     after = found[-1].number + 1 if found else int(following)
     return {
-        "Records": [stream_record(table, record) for record in found],
+        "Records": [_read(stream_record(table, record)) for record in found],
         "NextShardIterator": _iterator(database, table, after),
     }
 
 
+def _read(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as `GetRecords` has it: it spells who has written otherwise than Lambda."""
+    if "userIdentity" not in record:
+        return record
+    return record | {"userIdentity": {name[0].upper() + name[1:]: each for name, each in TIME_TO_LIVE.items()}}
+
+
 def stream_record(table: Table, record: Record) -> dict[str, Any]:
-    """A record as `GetRecords` and Lambda have it."""
+    """A record as Lambda has it."""
     item = record.after if record.after is not None else record.before
     if item is None:
         raise AssertionError(record)
@@ -128,6 +140,7 @@ def stream_record(table: Table, record: Record) -> dict[str, Any]:
             "SizeBytes": item_bytes(keys) + sum(map(item_bytes, images.values())),
             "StreamViewType": table.view,
         },
+        **({"userIdentity": TIME_TO_LIVE} if record.is_expiry else {}),
     }
 
 

@@ -64,12 +64,16 @@ class Index:
 
 
 class Record(NamedTuple):
-    """A change in a table's stream. Both items are None if they aren't there."""
+    """A change in a table's stream. Both items are None if they aren't there.
+
+    `is_expiry`: the item's time to live was over.
+    """
 
     number: int
     seconds: float
     before: Item | None
     after: Item | None
+    is_expiry: bool = False
 
 
 class Table:
@@ -203,7 +207,7 @@ class Table:
         store = self.store if is_consistent or self.lagging is None else self.lagging
         return store.items.get(place)
 
-    def write(self, place: Place, item: Item | None, seconds: float) -> None:
+    def write(self, place: Place, item: Item | None, seconds: float, *, is_expiry: bool = False) -> None:
         """Puts the item at this place, or removes the one that is there if it is None."""
         before = self.store.items.get(place)
         if item is None:
@@ -213,7 +217,7 @@ class Table:
         for index in self.indexes.values():
             self._write_to(index, place, before, item)
         if self.view is not None and before != item:
-            self.records.append(Record(len(self.records) + 1, seconds, before, item))
+            self.records.append(Record(len(self.records) + 1, seconds, before, item, is_expiry))
 
     @staticmethod
     def _write_to(index: Index, place: Place, before: Item | None, after: Item | None) -> None:

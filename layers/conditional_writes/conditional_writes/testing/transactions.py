@@ -93,10 +93,14 @@ def _all_or_none(database: Database, placed: Sequence[tuple[Table, Write]]) -> l
             raise invalid("Transaction request cannot include multiple operations on one item")
         reasons.append(reason)
     if total > MAXIMUM_BYTES:
-        raise invalid("Transaction size has exceeded the maximum allowed size of 4 MB")
+        raise _too_large()
     if any(reason is not _NONE for reason in reasons):
         raise cancelled(reasons)
     return done
+
+
+def _too_large() -> Refused:
+    return invalid("Transaction size has exceeded the maximum allowed size of 4 MB")
 
 
 def cancelled(reasons: Sequence[dict[str, Any]]) -> Refused:
@@ -111,7 +115,7 @@ def cancelled(reasons: Sequence[dict[str, Any]]) -> Refused:
 def transact_get_items(database: Database, request: dict[str, Any]) -> Answer:
     gets = [action["Get"] for action in request["TransactItems"]]
     projections = [checked_projection(get) for get in gets]
-    units, seen = Units(request, of_transactions=True), set()
+    units, seen, total = Units(request, of_transactions=True), set(), 0
     answers: list[dict[str, Any]] = []
     reasons: list[dict[str, Any]] = []
     for get, paths in zip(gets, projections, strict=True):
@@ -130,8 +134,12 @@ def transact_get_items(database: Database, request: dict[str, Any]) -> Answer:
             reason = {"Code": REASONS[refusal], "Message": REFUSALS[refusal]}
         reasons.append(reason)
         item = table.store.items.get(place) if place is not None else None
-        units.read(table, item_bytes(item or {}), is_consistent=True)
+        size = item_bytes(item or {})
+        total += size
+        units.read(table, size, is_consistent=True)
         answers.append({"Item": projected(paths, item)} if item is not None else {})
+    if total > MAXIMUM_BYTES:
+        raise _too_large()
     if any(reason is not _NONE for reason in reasons):
         raise cancelled(reasons)
     return {"Responses": answers} | units.of_all()
