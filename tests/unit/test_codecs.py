@@ -98,100 +98,58 @@ class Paired(pydantic.BaseModel):
         return self
 
 
-class Everything:
-    """The fields of all the models that have one of each kind."""
-
-    text: str
-    whole: int
-    exact: Decimal
-    yes: bool
-    binary: bytes
-    moment: datetime
-    day: date
-    hour: time
-    long: timedelta
-    uuid: UUID
-    cabin: Cabin
-    rank: Rank
-    status: Status
-    meals: Meals
-    literal: Literal["a", "b"]
-    limited: Annotated[int, msgspec.Meta(ge=0), ["unhashable"]]
-    point: Point
-    points: list[Point]
-    extra: Extra
-    texts: set[str]
-    wholes: frozenset[int]
-    exacts: set[Decimal]
-    binaries: set[bytes]
-    uuids: set[UUID]
-    cabins: set[Cabin]
-    names: list[str]
-    pair: tuple[str, int]
-    many: tuple[Decimal, ...]
-    by_name: dict[str, int]
-    by_number: dict[int, str]
-    by_cabin: dict[Cabin, set[str]]
-    by_rank: dict[Rank, str]
-    by_hour: dict[time, str]
-    maybe: int | None
-    mixed: int | str
-    either: set[str] | str
-    anything: Any
-
-
-ANNOTATIONS = Everything.__annotations__
+OF_EACH_KIND: dict[str, tuple[Any, Any]] = {
+    "text": (str, "TL1 ✈"),
+    "whole": (int, 10**30),
+    "exact": (Decimal, Decimal("12.50")),
+    "yes": (bool, True),
+    "binary": (bytes, b"\x00\xff"),
+    "moment": (datetime, datetime(2026, 2, 28, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=2)))),
+    "day": (date, date(2026, 2, 28)),
+    "hour": (time, time(12, 30)),
+    "long": (timedelta, timedelta(days=1, seconds=5)),
+    "uuid": (UUID, UUID(int=7)),
+    "cabin": (Cabin, Cabin.FIRST),
+    "rank": (Rank, Rank.MATE),
+    "status": (Status, Status.OPEN),
+    "meals": (Meals, Meals.BREAKFAST | Meals.DINNER),
+    "literal": (Literal["a", "b"], "b"),
+    "limited": (Annotated[int, msgspec.Meta(ge=0), ["unhashable"]], 3),
+    "point": (Point, Point(1, 2)),
+    "points": (list[Point], [Point(3, 4)]),
+    "extra": (Extra, {"kilograms": 20}),
+    "texts": (set[str], {"a", "b"}),
+    "wholes": (frozenset[int], frozenset({1, 2})),
+    "exacts": (set[Decimal], {Decimal("1.5"), Decimal(2)}),
+    "binaries": (set[bytes], {b"a"}),
+    "uuids": (set[UUID], {UUID(int=1), UUID(int=2)}),
+    "cabins": (set[Cabin], {Cabin.FIRST, Cabin.ECONOMY}),
+    "names": (list[str], ["ada", "bob"]),
+    "pair": (tuple[str, int], ("a", 1)),
+    "many": (tuple[Decimal, ...], (Decimal("1.5"), Decimal(2))),
+    "by_name": (dict[str, int], {"a": 1}),
+    "by_number": (dict[int, str], {1: "a"}),
+    "by_cabin": (dict[Cabin, set[str]], {Cabin.FIRST: {"a"}, Cabin.ECONOMY: set()}),
+    "by_rank": (dict[Rank, str], {Rank.MATE: "a"}),
+    "by_hour": (dict[time, str], {time(12, 30): "a"}),
+    "maybe": (int | None, None),
+    "mixed": (int | str, "x"),
+    "either": (set[str] | str, {"a"}),
+    "anything": (Any, {"deep": [1, Decimal("1.5"), None, "x"]}),
+}
+"""The annotation and the value of a field of each kind, but for nested models."""
 
 
 def everything(seat: Any) -> dict[str, Any]:
-    return {
-        "text": "TL1 ✈",
-        "whole": 10**30,
-        "exact": Decimal("12.50"),
-        "yes": True,
-        "binary": b"\x00\xff",
-        "moment": datetime(2026, 2, 28, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=2))),
-        "day": date(2026, 2, 28),
-        "hour": time(12, 30),
-        "long": timedelta(days=1, seconds=5),
-        "uuid": UUID(int=7),
-        "cabin": Cabin.FIRST,
-        "rank": Rank.MATE,
-        "status": Status.OPEN,
-        "meals": Meals.BREAKFAST | Meals.DINNER,
-        "literal": "b",
-        "limited": 3,
-        "point": Point(1, 2),
-        "points": [Point(3, 4)],
-        "extra": {"kilograms": 20},
-        "texts": {"a", "b"},
-        "wholes": frozenset({1, 2}),
-        "exacts": {Decimal("1.5"), Decimal(2)},
-        "binaries": {b"a"},
-        "uuids": {UUID(int=1), UUID(int=2)},
-        "cabins": {Cabin.FIRST, Cabin.ECONOMY},
-        "names": ["ada", "bob"],
-        "pair": ("a", 1),
-        "many": (Decimal("1.5"), Decimal(2)),
-        "by_name": {"a": 1},
-        "by_number": {1: "a"},
-        "by_cabin": {Cabin.FIRST: {"a"}, Cabin.ECONOMY: set()},
-        "by_rank": {Rank.MATE: "a"},
-        "by_hour": {time(12, 30): "a"},
-        "maybe": None,
-        "mixed": "x",
-        "either": {"a"},
-        "anything": {"deep": [1, Decimal("1.5"), None, "x"]},
-        "seat": seat,
-        "seats": [seat, seat],
-        "plan": {"1A": seat},
-    }
+    nested = {"seat": seat, "seats": [seat, seat], "plan": {"1A": seat}}
+    return nested | {name: value for name, (_, value) in OF_EACH_KIND.items()}
 
 
 def model_of(kind: str) -> tuple[Any, Any]:
     """A class with a field of each kind, and the class of its nested models."""
     nested = SeatModel if kind == "pydantic" else Seat
-    annotations = ANNOTATIONS | {"seat": nested, "seats": list[nested], "plan": dict[str, nested]}  # type: ignore[valid-type]
+    annotations = {name: annotation for name, (annotation, _) in OF_EACH_KIND.items()}
+    annotations |= {"seat": nested, "seats": list[nested], "plan": dict[str, nested]}  # type: ignore[valid-type]
     match kind:
         case "dataclass":
             return dataclasses.make_dataclass("Model", annotations.items()), nested
