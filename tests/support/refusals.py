@@ -27,4 +27,7 @@ def reason_of(decode: Callable[[str], object], body: str) -> str:
 def as_sent(refusal: InvalidMessage) -> str:
     sentence = str(refusal)
     assert 0 < len(sentence) <= SENTENCE_CHARACTERS
-    return printable_reason(sentence)
+    reason = printable_reason(sentence)
+    assert len(reason) <= REASON_CHARACTERS
+    assert not NOT_FOR_SQS.search(reason)
+    return reason
