@@ -7,7 +7,7 @@ import json
 import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -203,38 +203,38 @@ def between(exported: Exported, of: Mapping[str, str] = ALL) -> list[JournalEntr
     return [entry for entry in exported.entries if of["from"] <= entry.outcome.posted_at[:10] <= of["to"]]
 
 
+def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> list[tuple[Any, list[Any]]]:
+    groups = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return sorted(groups.items())
+
+
+def moved(entries: Iterable[JournalEntry]) -> list[Decimal]:
+    amounts = [entry.outcome.amount for entry in entries if entry.request["type"] != "import_account"]
+    return [amount for amount in amounts if amount]
+
+
+def sides(amounts: list[Decimal]) -> tuple[Decimal, Decimal]:
+    return sum((max(each, Decimal(0)) for each in amounts), Decimal(0)), sum(min(each, Decimal(0)) for each in amounts)
+
+
 def trial_balance(exported: Exported) -> list[tuple[Any, ...]]:
     entries = sorted(between(exported, {"from": "", "to": "2026-02-01"}), key=lambda each: each.outcome.account_version)
     last = {each.account_id: (each.outcome.currency, each.outcome.balance_after) for each in entries}.values()
-    return [
-        (currency, len(found), sum(found), sum(min(each, 0) for each in found), sum(max(each, 0) for each in found))
-        for currency in sorted({currency for currency, _ in last})
-        if (found := [balance for each, balance in last if each == currency])
-    ]
-
-
-def moved(entries: list[JournalEntry]) -> list[Decimal]:
-    return [entry.outcome.amount for entry in entries if entry.request["type"] != "import_account"]
+    found = [(currency, [amount for _, amount in each]) for currency, each in grouped(last, lambda each: each[0])]
+    return [(currency, len(each), sum(each), *reversed(sides(each))) for currency, each in found]
 
 
 def turnover(exported: Exported) -> list[tuple[Any, ...]]:
-    moved: dict[tuple[str, str], list[Decimal]] = defaultdict(list)
-    for entry in between(exported, SOME):
-        if entry.outcome.amount and entry.request["type"] != "import_account":
-            moved[entry.account_id, entry.outcome.currency].append(entry.outcome.amount)
-    return [
-        (*key, sum(max(each, Decimal(0)) for each in found), sum(min(each, Decimal(0)) for each in found), len(found))
-        for key, found in sorted(moved.items())
-    ]
+    accounts = grouped(between(exported, SOME), lambda each: (each.account_id, each.outcome.currency))
+    return [(*key, *sides(moved(each)), len(moved(each))) for key, each in accounts if moved(each)]
 
 
 def balances(exported: Exported) -> list[tuple[Any, ...]]:
-    grouped = defaultdict(list)
-    for account in exported.books.accounts.values():
-        grouped[account.currency, str(account.status)].append(account)
     return [
         (*key, len(each), sum(a.balance for a in each), sum(a.held for a in each), sum(a.available < 0 for a in each))
-        for key, each in sorted(grouped.items())
+        for key, each in grouped(exported.books.accounts.values(), lambda each: (each.currency, str(each.status)))
     ]
 
 
@@ -256,13 +256,10 @@ def open_holds(exported: Exported) -> list[tuple[Any, ...]]:
 
 
 def rejections(exported: Exported) -> list[tuple[Any, ...]]:
-    grouped = defaultdict(list)
-    for entry in between(exported, SOME):
-        if entry.outcome.reason:
-            grouped[entry.outcome.posted_at[:10], entry.outcome.reason].append(entry)
+    found = [each for each in between(exported, SOME) if each.outcome.reason]
     return [
-        (*key, sum(e.account_id == e.home_account_id for e in found), len({e.account_id for e in found}))
-        for key, found in sorted(grouped.items())
+        (*key, sum(e.account_id == e.home_account_id for e in each), len({e.account_id for e in each}))
+        for key, each in grouped(found, lambda each: (each.outcome.posted_at[:10], each.outcome.reason))
     ]
 
 
@@ -272,11 +269,9 @@ def by_metadata(exported: Exported) -> list[tuple[Any, ...]]:
 
 
 def largest_movers(exported: Exported) -> list[tuple[Any, ...]]:
-    change: dict[str, Decimal] = defaultdict(Decimal)
-    for entry in between(exported, SOME):
-        if entry.outcome.currency == "EUR" and entry.request["type"] != "import_account":
-            change[entry.account_id] += entry.outcome.amount
-    return sorted(((k, v) for k, v in change.items() if v), key=lambda row: (-abs(row[1]), row[0]))[:20]
+    euros = [each for each in between(exported, SOME) if each.outcome.currency == "EUR"]
+    changes = [(name, sum(moved(each))) for name, each in grouped(euros, lambda each: each.account_id)]
+    return sorted((each for each in changes if each[1]), key=lambda each: (-abs(each[1]), each[0]))[:20]
 
 
 def unposted_imports(exported: Exported) -> list[tuple[Any, ...]]:
@@ -288,27 +283,20 @@ def unposted_imports(exported: Exported) -> list[tuple[Any, ...]]:
 
 
 def interest_charged(exported: Exported) -> list[tuple[Any, ...]]:
-    grouped = defaultdict(list)
-    for e in exported.entries:
-        if e.request["type"] == "charge_interest" and e.outcome.amount and e.account_id == e.request["account_id"]:
-            grouped[e.outcome.posted_at[:7], e.outcome.currency].append((e.account_id, -e.outcome.amount))
-    return [(*k, sum(a for _, a in v), len({name for name, _ in v})) for k, v in sorted(grouped.items())]
+    charged = [
+        each
+        for each in exported.entries
+        if each.request["type"] == "charge_interest" and each.outcome.amount
+        if each.account_id == each.request["account_id"]
+    ]
+    months = grouped(charged, lambda each: (each.outcome.posted_at[:7], each.outcome.currency))
+    return [(*key, -sum(e.outcome.amount for e in each), len({e.account_id for e in each})) for key, each in months]
 
 
 def year_of_account(exported: Exported) -> list[tuple[Any, ...]]:
-    months = defaultdict(list)
-    for entry in sorted(exported.entries, key=lambda e: e.outcome.account_version):
-        if entry.account_id == "h":
-            months[entry.outcome.posted_at[:7]].append(entry)
-    return [
-        (
-            month,
-            sum(max(each, Decimal(0)) for each in moved(found)),
-            sum(min(each, Decimal(0)) for each in moved(found)),
-            f"{found[-1].outcome.balance_after:f}",
-        )
-        for month, found in sorted(months.items())
-    ]
+    entries = sorted(exported.entries, key=lambda each: each.outcome.account_version)
+    months = grouped([each for each in entries if each.account_id == "h"], lambda each: each.outcome.posted_at[:7])
+    return [(month, *sides(moved(each)), f"{each[-1].outcome.balance_after:f}") for month, each in months]
 
 
 def reconciliation(exported: Exported) -> list[tuple[Any, ...]]:
@@ -404,19 +392,19 @@ def test_a_file_of_the_export_that_is_gone_is_said(exported: Exported, tmp_path:
         answer_of("balances", tmp_path, {})
 
 
+def refused(exported: Exported, bank: Path | None) -> str:
+    with pytest.raises(WrongUse) as raised:
+        answer_of("reconciliation", exported.directory, ALL | {"account_id": "b"}, bank)
+    return raised.value.reason
+
+
 @pytest.mark.parametrize("content", ["", "ref,amount\nx,1\n", "reference,amount\nx,1,2\n", None])
 def test_a_banks_file_of_other_columns_is_refused(exported: Exported, tmp_path: Path, content: str | None) -> None:
     bank = tmp_path / "bank.csv"
     if content is not None:
         bank.write_text(content)
-    with pytest.raises(WrongUse, match=r"bank\.csv: expected a CSV file with the columns reference and amount"):
-        answer_of("reconciliation", exported.directory, ALL | {"account_id": "b"}, bank)
-
-
-def refused(exported: Exported, bank: Path | None) -> str:
-    with pytest.raises(WrongUse) as raised:
-        answer_of("reconciliation", exported.directory, ALL | {"account_id": "b"}, bank)
-    return raised.value.reason
+    sentence = f"{bank}: expected a CSV file with the columns reference and amount"
+    assert refused(exported, bank).startswith(sentence)
 
 
 def test_a_row_of_a_banks_file_without_an_amount_is_refused_with_a_sentence(exported: Exported, tmp_path: Path) -> None:
