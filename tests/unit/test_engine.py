@@ -448,6 +448,13 @@ def test_a_client_made_elsewhere_is_answered_until_the_end_of_the_block(monkeypa
     assert client._endpoint.http_session is before
 
 
+def test_a_service_that_the_engine_cannot_answer_is_named(engine: Engine) -> None:
+    with pytest.raises(NotImplementedError, match=r"this engine has no AmazonSQS\.ListQueues"):
+        engine.client("sqs").list_queues()
+    with pytest.raises(NotImplementedError, match=r"sns\..*: the engine answers services that are called in JSON"):
+        engine.client("sns").list_topics()
+
+
 def test_the_code_goes_by_the_simulated_clock_and_pauses_cost_nothing(engine: Engine) -> None:
     with engine.simulated_time() as clock:
         before = datetime.now(UTC), time.time(), time.monotonic()

@@ -41,7 +41,12 @@ class Connection:
         self._handle, self._read_timeout_seconds = handle, read_timeout_seconds
 
     def send(self, request: Any) -> AWSResponse:
-        target = request.headers["X-Amz-Target"]
+        target = request.headers.get("X-Amz-Target")
+        if target is None:
+            raise NotImplementedError(
+                f"{request.url}: the engine answers services that are called in JSON, as SQS and EventBridge, and no"
+                " other, as SNS: give a mock in place of its client"
+            )
         operation = target.decode() if isinstance(target, bytes) else target
         return self._handle(Call(operation, json.loads(request.body), request.url, self._read_timeout_seconds))
 
