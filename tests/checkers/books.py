@@ -48,19 +48,15 @@ class Books:
 
     def counts(self) -> Counter[str]:
         """Counts posted transactions by status and rejected ones by reason. One with two entries counts once."""
-        return Counter(
-            entry.outcome.reason or entry.outcome.status
-            for entry in self.entries
-            if entry.account_id == _named_account_ids(entry)[0]
-        )
+        return Counter(entry.outcome.reason or entry.outcome.status for entry in self._of_first_accounts)
 
     def types(self) -> Counter[str]:
         """Counts posted transactions by type. A transfer with two entries counts once."""
-        return Counter(
-            entry.request["type"]
-            for entry in self.entries
-            if not entry.outcome.reason and entry.account_id == _named_account_ids(entry)[0]
-        )
+        return Counter(entry.request["type"] for entry in self._of_first_accounts if not entry.outcome.reason)
+
+    @property
+    def _of_first_accounts(self) -> list[JournalEntry]:
+        return [each for each in self.entries if each.account_id == account_ids_of(each, oracle.Journal())[0]]
 
 
 def read_books(endpoint: Endpoint, tables: Tables) -> Books:
@@ -198,11 +194,6 @@ def state_in(books: Books, account_id: str) -> oracle.State | None:
 def name_of(account_id: str) -> str:
     """The account as messages name it: a shard's pool."""
     return account_id.split(":", 3)[3] if account_id.startswith("teller:shard:") else account_id
-
-
-def _named_account_ids(entry: JournalEntry) -> list[str]:
-    """The accounts that the entry's request names. If the oracle doesn't know its type, the entry's own account."""
-    return account_ids_of(entry, oracle.Journal())
 
 
 def account_ids_of(entry: JournalEntry, journal: oracle.Journal) -> list[str]:

@@ -106,10 +106,8 @@ def test_no_update_is_lost_by_modify_in_any_order_with_any_fault() -> None:
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_all_orders_of_calls_of_one_item_are_tried(calls: int) -> None:
-    def worker(accounts: Accounts) -> None:
-        accounts.touch(*["alice"] * calls)
-
-    assert explored(worker, worker, faults=()).orders == comb(2 * calls, calls)
+    both = [lambda accounts: accounts.touch(*["alice"] * calls)] * 2
+    assert explored(*both, faults=()).orders == comb(2 * calls, calls)
 
 
 def test_calls_that_touch_no_common_item_are_tried_in_one_order() -> None:
@@ -314,9 +312,6 @@ def test_a_check_or_set_up_that_would_have_to_be_awaited_is_refused() -> None:
 
 
 def test_a_budget_ends_the_search() -> None:
-    def worker(accounts: Accounts) -> None:
-        accounts.touch(*["alice"] * 4)
-
-    tried = explored(worker, worker, budget=20)
+    tried = explored(*[lambda accounts: accounts.touch(*["alice"] * 4)] * 2, budget=20)
     assert tried.orders == 20
     assert not tried.is_complete

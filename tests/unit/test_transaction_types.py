@@ -290,49 +290,45 @@ def test_all_legs_of_a_compound_are_posted_or_none(
     assert decide(message, *accounts) == tuple(decided_on(*side, rejection) for side in sides)
 
 
-@pytest.mark.parametrize(
-    ("legs", "sentence"),
-    [
-        ([("alice", -5), ("bob", 4)], "legs: the amounts sum to -1, expected 0"),
-        ([("alice", "-1e100"), ("bob", "1e100"), ("carol", "1e-100")], f"legs: the amounts sum to 0.{99 * '0'}1"),
-        ([("alice", -5), ("bob", 3), ("alice", 2)], "legs: expected each account once, got 2 legs of 'alice'"),
-        ([("alice", 0), ("bob", 0)], "legs[0].amount: expected a number other than zero"),
-        ([("alice", -1)], "legs: expected `array` of length >= 2"),
-        ([(f"a-{number}", (-1) ** number) for number in range(22)], "legs: expected `array` of length <= 20"),
-        ([("alice", -1), ("bob\u200b", 1)], "legs[1].account_id: U+200B at character 4 can't be seen"),
-        ([("alice", -1), ("bob", "+1")], 'legs[1].amount: expected a decimal number, such as "12.50"'),
-    ],
-)
-def test_legs_that_no_accounts_make_valid_are_refused(legs: Sequence[tuple[str, object]], sentence: str) -> None:
-    body = {"type": "compound", "transaction_id": "t-1"} | named_legs(legs)
-    with pytest.raises(InvalidMessage, match=f"^{re.escape(sentence)}"):
-        decode(json.dumps(body))
-
-
-def named_legs(legs: Sequence[tuple[str, object]]) -> dict[str, Any]:
-    return {"legs": [{"account_id": name, "amount": amount} for name, amount in legs]}
+COMPOUND = {"type": "compound", "transaction_id": "t-1"}
+POSTING = {"type": "post_hold", "transaction_id": "p-1", "account_id": "alice", "hold_id": "h-1"}
 
 
 @pytest.mark.parametrize(
-    ("legs", "fields", "sentence"),
+    ("body", "legs", "sentence"),
     [
-        ([("bob", 5)], {"amount": 4}, "amount: expected 5, the sum of the legs, or none"),
-        ([("bob", 5)], {"to_account_id": "carol"}, "to_account_id: expected none beside legs"),
-        ([("bob", 5), ("alice", 1)], {}, "legs: expected other accounts than account_id"),
-        ([("bob", 5), ("carol", -1)], {}, "legs[1].amount: expected a number greater than zero"),
-        ([("bob", 5), ("bob", 1)], {}, "legs: expected each account once, got 2 legs of 'bob'"),
-        ([("bob", "1e100"), ("carol", 1)], {}, "legs: their sum: 101 digits, expected at most 38"),
-        ([], {}, "legs: expected `array` of length >= 1"),
-        ([("bob", "+1")], {}, 'legs[0].amount: expected a decimal number, such as "12.50"'),
+        (COMPOUND, [("alice", -5), ("bob", 4)], "legs: the amounts sum to -1, expected 0"),
+        (
+            COMPOUND,
+            [("alice", "-1e100"), ("bob", "1e100"), ("carol", "1e-100")],
+            f"legs: the amounts sum to 0.{'0' * 99}1",
+        ),
+        (
+            COMPOUND,
+            [("alice", -5), ("bob", 3), ("alice", 2)],
+            "legs: expected each account once, got 2 legs of 'alice'",
+        ),
+        (COMPOUND, [("alice", 0), ("bob", 0)], "legs[0].amount: expected a number other than zero"),
+        (COMPOUND, [("alice", -1)], "legs: expected `array` of length >= 2"),
+        (COMPOUND, [(f"a-{number}", (-1) ** number) for number in range(22)], "legs: expected `array` of length <= 20"),
+        (COMPOUND, [("alice", -1), ("bob\u200b", 1)], "legs[1].account_id: U+200B at character 4 can't be seen"),
+        (COMPOUND, [("alice", -1), ("bob", "+1")], 'legs[1].amount: expected a decimal number, such as "12.50"'),
+        (POSTING | {"amount": 4}, [("bob", 5)], "amount: expected 5, the sum of the legs, or none"),
+        (POSTING | {"to_account_id": "carol"}, [("bob", 5)], "to_account_id: expected none beside legs"),
+        (POSTING, [("bob", 5), ("alice", 1)], "legs: expected other accounts than account_id"),
+        (POSTING, [("bob", 5), ("carol", -1)], "legs[1].amount: expected a number greater than zero"),
+        (POSTING, [("bob", 5), ("bob", 1)], "legs: expected each account once, got 2 legs of 'bob'"),
+        (POSTING, [("bob", "1e100"), ("carol", 1)], "legs: their sum: 101 digits, expected at most 38"),
+        (POSTING, [], "legs: expected `array` of length >= 1"),
+        (POSTING, [("bob", "+1")], 'legs[0].amount: expected a decimal number, such as "12.50"'),
     ],
 )
-def test_legs_of_a_posting_that_no_accounts_make_valid_are_refused_with_a_sentence(
-    legs: Sequence[tuple[str, object]], fields: dict[str, object], sentence: str
+def test_legs_that_no_accounts_make_valid_are_refused_with_a_sentence(
+    body: dict[str, Any], legs: Sequence[tuple[str, object]], sentence: str
 ) -> None:
-    body = {"type": "post_hold", "transaction_id": "p-1", "account_id": "alice", "hold_id": "h-1"} | fields
-    body |= named_legs(legs)
+    named = {"legs": [{"account_id": name, "amount": amount} for name, amount in legs]}
     with pytest.raises(InvalidMessage, match=f"^{re.escape(sentence)}"):
-        decode(json.dumps(body))
+        decode(json.dumps(body | named))
 
 
 def test_each_leg_keeps_to_the_decimals_of_its_own_account() -> None:
