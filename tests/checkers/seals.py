@@ -14,12 +14,10 @@ from typing import Any
 type Item = Mapping[str, Any]
 """An item of a table in Python's types: numbers are Decimals."""
 
-NOT_SEALED = ("seal", "format", "cw:write_id")
-
 
 def canonical_form(entry: Item) -> bytes:
     """What is sealed of a journal entry."""
-    fields = {name: _plain(value) for name, value in entry.items() if name not in NOT_SEALED}
+    fields = {name: _plain(value) for name, value in entry.items() if name not in ("seal", "format", "cw:write_id")}
     fields |= {"account_version": int(entry["account_version"]), "rules": int(entry["rules"])}
     fields |= {"home_account_id": _home(entry), "transaction_id": entry["request"]["transaction_id"]}
     fields.setdefault("held_after", "0")

@@ -19,7 +19,6 @@ from tools.local_aws.queues import DeadLetter
 ENTRIES = post(Books({}, {}), OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, BACK).entries
 OPENED, PAID, REJECTED, SENT, REVERSED = range(5)
 """The places of a's entries."""
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 type Plant = Callable[[list[dict[str, Any]]], object]
 
 
@@ -78,7 +77,7 @@ def refusals() -> list[dict[str, Any]]:
         (None, "FUNCTION_KILLED", "each of 5 attempts killed its function", {}),
     ]
     return [
-        delivered(refusal_event(f"m{number}", content, (code, reason), NOW, details))
+        delivered(refusal_event(f"m{number}", content, (code, reason), datetime(2026, 3, 1, tzinfo=UTC), details))
         for number, (content, code, reason, details) in enumerate(told)
     ]
 

@@ -15,7 +15,6 @@ def update(seconds: int, path: list[str], entries: dict[str, Any], *removed: str
     return json.dumps({"account_id": "a", "path": path, "entries": entries, "removed": removed, "as_of": as_of})
 
 
-ERASURE = json.dumps({"type": "erase_profile", "account_id": "a", "as_of": "2026-03-01T12:00:01.500+00:00"})
 LATE_MAP = update(1, ["preferences", "theme"], {"accent": "blue"})
 FUTURE = json.dumps({"account_id": "a", "path": ["p"], "entries": {"x": 1}, "as_of": "9999-12-31T23:59:59Z"})
 BODIES = [
@@ -24,7 +23,7 @@ BODIES = [
     update(4, ["preferences"], {}, "language"),
     update(2, ["preferences", "statements"], {"by": "mail"}),
     update(1, ["visits"], {"first": "erased"}),
-    ERASURE,
+    json.dumps({"type": "erase_profile", "account_id": "a", "as_of": "2026-03-01T12:00:01.500+00:00"}),
     LATE_MAP,
     FUTURE,
     "junk",
@@ -62,8 +61,7 @@ def test_it_finds_a_message_that_vanished_and_a_dead_letter_that_is_no_poison() 
     assert list(vanished(BODIES, LETTERS)) == []
     assert list(vanished(BODIES, LETTERS[:1])) == ["an invalid message vanished: junk"]
     assert len(list(vanished(BODIES, LETTERS[1:]))) == 1, "a message from the future"
-    without_reason = [LETTERS[0], DeadLetter("junk", None)]
-    assert len(list(vanished(BODIES, without_reason))) == 2
+    assert len(list(vanished(BODIES, [LETTERS[0], DeadLetter("junk", None)]))) == 2
     retries_exhausted = DeadLetter(BODIES[0], "not processed in 6 deliveries: no time is left")
     assert not is_poison(retries_exhausted)
     assert len(list(vanished(BODIES, [*LETTERS, retries_exhausted]))) == 1

@@ -19,7 +19,6 @@ from tests.support.samples import SENDER
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
 FIRST, SECOND = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
 REPORT = f"{RECONCILE} {FIRST}"
-LATER = f"{CHARGE} {SECOND}"
 
 
 def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
@@ -59,7 +58,7 @@ class ScheduledRuns:
     def __post_init__(self) -> None:
         self.after = copy.deepcopy(self.before)
         self.after[CHARGE] = {"token": 6, "windows_done": [FIRST, SECOND]}
-        self.after[LATER] = {"sent": 2, "finished_at": "then"}
+        self.after[f"{CHARGE} {SECOND}"] = {"sent": 2, "finished_at": "then"}
         accounts = [Account(name, Decimal(-101), Decimal(-500), "EUR", AccountStatus.OPEN, 2) for name in ("a", "b")]
         journal = {name: [charged(name, day) for day in ("2026-03-01", "2026-03-02")] for name in ("a", "b")}
         self.books = Books({account.account_id: account for account in accounts}, journal)

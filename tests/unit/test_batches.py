@@ -35,7 +35,6 @@ QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/orders"
 DEAD_LETTER_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 RETENTION_SECONDS = 7 * 86_400
 MAXIMUM_WAITS = 4
-BATCH_OPERATIONS = ("send_message_batch", "change_message_visibility_batch", "delete_message_batch")
 
 
 class Code(StrEnum):
@@ -487,7 +486,7 @@ def test_while_sqs_hangs_99_poison_messages_and_a_good_one_are_over_within_the_t
 
     for module in ("redelivery", "sending"):
         monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)
-    for operation in BATCH_OPERATIONS:
+    for operation in ("send_message_batch", "change_message_visibility_batch", "delete_message_batch"):
         monkeypatch.setattr(working.sqs.client, operation, hang)
     poison = [f"not an order {number}" for number in range(99)]
     returned = working.process(named([*poison, "a"], receive_count), handle, Context(timeout_seconds=90))

@@ -36,8 +36,7 @@ from tests.support.samples import (
 )
 
 PLENTY = Decimal(10**15)
-CODES = sorted(MINOR_UNITS)
-codes = st.sampled_from(CODES)
+codes = st.sampled_from(sorted(MINOR_UNITS))
 units = st.integers(1, 10**9)
 a_last_digit = st.integers(1, 9)
 in_few_examples = settings(max_examples=4)

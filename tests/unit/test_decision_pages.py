@@ -11,7 +11,6 @@ from ledger.core.accounts import Account, AccountStatus, account_item
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold, total
 from tools.local_aws.server import PROJECT
 
-TEMPLATE = PROJECT / "template.yaml"
 DECISIONS = PROJECT / "docs" / "decisions"
 PAGES = sorted(page for page in DECISIONS.glob("*.md") if page.name != "README.md")
 MODULES = [path.read_text() for path in (PROJECT / "tests").rglob("test_*.py")]
@@ -28,7 +27,7 @@ def test_the_index_and_the_code_name_each_decision_and_no_other() -> None:
     assert PAGES
     pages = {page.name for page in PAGES}
     assert set(re.findall(r"\(([\w-]+\.md)\)", (DECISIONS / "README.md").read_text())) == pages
-    code = [TEMPLATE, *PROJECT.glob("tools/*.py"), *PROJECT.glob("functions/*/app.py")]
+    code = [PROJECT / "template.yaml", *PROJECT.glob("tools/*.py"), *PROJECT.glob("functions/*/app.py")]
     code += PROJECT.glob("layers/*/*/**/*.py")
     named = {name for path in code for name in re.findall(r"docs/decisions/([\w-]+\.md)", path.read_text())}
     assert named == pages

@@ -157,8 +157,7 @@ def read(page: str) -> str:
 def test_the_librarys_readme_names_each_page_of_its_guide() -> None:
     """A link's text is its path: PyPI, which shows the page, has no such file."""
     linked = dict(re.findall(r"\[([^\]]+)\]\(([^)#\s]+\.md)\)", (LIBRARY / "README.md").read_text()))
-    pages = {f"docs/{page.name}" for page in LIBRARY.glob("docs/*.md")}
-    assert pages <= linked.keys()
+    assert {f"docs/{page.name}" for page in LIBRARY.glob("docs/*.md")} <= linked.keys()
     assert [text for text, path in linked.items() if path.startswith("docs/") and text != path] == []
     assert not re.search(r"\]\(\.\./", (LIBRARY / "README.md").read_text()), "the sdist has nothing above its README"
 

@@ -442,8 +442,7 @@ def test_a_client_made_elsewhere_is_answered_until_the_end_of_the_block(monkeypa
     with Engine() as engine:
         engine.attach(client)
         client.create_table(**TABLE)
-        orders = VersionedTable(client, "Orders", "id", "seq")
-        orders.save({"id": "a", "seq": 1})
+        VersionedTable(client, "Orders", "id", "seq").save({"id": "a", "seq": 1})
         assert engine.resource().Table("Orders").item_count == 1
     assert client._endpoint.http_session is before
 

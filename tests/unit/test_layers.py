@@ -17,7 +17,6 @@ from ledger.core.values import EXACT
 from tools.local_aws.server import PROJECT
 
 LIBRARIES = {name: PROJECT / "layers" / name / name for name in ("conditional_writes", "workers", "ledger")}
-CORE = LIBRARIES["ledger"] / "core"
 FUNCTIONS = sorted((PROJECT / "functions").glob("*/app.py"))
 
 FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_events", "types_boto3_lambda", "types_boto3_sqs"}
@@ -152,7 +151,7 @@ def test_a_function_imports_no_other_function() -> None:
 
 
 def test_the_core_imports_python_msgspec_and_itself() -> None:
-    names = {name for path in modules(CORE) for name in imports(path)}
+    names = {name for path in modules(LIBRARIES["ledger"] / "core") for name in imports(path)}
     outside = {name for name in names if name.partition(".")[0] not in {*sys.stdlib_module_names, "msgspec"}}
     assert not [name for name in outside if name != "ledger.core" and not name.startswith("ledger.core.")]
 

@@ -36,7 +36,6 @@ OFTEN = {"name": "often", "of": "debits", "per": "day", "number": 3} | PARIS
 SINGLE = {"name": "single", "of": "debits", "per": "transaction", "amount": 40}
 IN = {"name": "in", "of": "credits", "per": "month", "amount": 50} | PARIS
 CEILING = {"name": "ceiling", "of": "balance", "amount": 1010}
-FREEZE = freeze(credits=False)
 
 
 def setting(*limits: dict[str, Any], number: int = 1) -> Body:
@@ -114,7 +113,7 @@ LATER = {
     "a debit in another time zone": ([DAILY, SPENT, setting(DAY | {"time_zone": "UTC"}, number=2), spend(100)], None),
     "a debit after the end of the limit": ([DAILY, setting(number=2), spend(999)], None),
     "a debit of more than is available, too": ([DAILY, spend(1001)], "OVERDRAFT_LIMIT"),
-    "a debit on a frozen account": ([DAILY, FREEZE, spend(101)], "ACCOUNT_FROZEN"),
+    "a debit on a frozen account": ([DAILY, freeze(credits=False), spend(101)], "ACCOUNT_FROZEN"),
     "a debit after a forced one": ([DAILY, payment("t-1", -100, forced=True), spend(100)], None),
     "a debit after the reversal of a forced one": (
         [DAILY, payment("t-1", -50, forced=True), payment("t-2", -100), reverse(), spend(1)],

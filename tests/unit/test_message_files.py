@@ -129,8 +129,7 @@ def payments(number: int) -> list[str]:
 
 
 def send_file(queues: Any, file: Path) -> None:
-    found = checked(file)
-    place = read_place(file, Place(found.sha256, dict(URLS)))
+    place = read_place(file, Place(checked(file).sha256, dict(URLS)))
     send_from(queues, file, place, sending.time_of_change(file), lambda number: None)
 
 
@@ -139,8 +138,7 @@ def test_killed_at_any_request_and_started_again_it_sends_all_and_few_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
-    lines = [*payments(55), *[UPDATE] * 3]
-    file = written(tmp_path, *lines)
+    file = written(tmp_path, *payments(55), *[UPDATE] * 3)
     for killed_at in range(1, 8):
         queues = Queues()
         queues.killed_at = killed_at

@@ -6,8 +6,6 @@ from msgspec.structs import replace
 from ledger.core.pools import Pool, opened_shard, pool_of, shard_id
 from tests.support.samples import ALICE, NOW
 
-POOL = Pool(shards=8, opened=2)
-
 
 @pytest.mark.parametrize(("shards", "opened"), [(3, 2), (8, 3), (4, 8), (512, 2), (8, 0)])
 def test_a_pool_has_a_power_of_two_of_shards_and_had_no_more_when_it_was_opened(shards: int, opened: int) -> None:
@@ -21,5 +19,5 @@ def test_a_shards_id_names_its_pool_and_no_other_id_does() -> None:
 
 
 def test_a_shard_is_as_the_pool_was_opened() -> None:
-    shard = opened_shard(shard_id("alice", 1), replace(ALICE, pool=POOL, posted_at=NOW, seal="s"))
+    shard = opened_shard(shard_id("alice", 1), replace(ALICE, pool=Pool(shards=8, opened=2), posted_at=NOW, seal="s"))
     assert shard == replace(ALICE, account_id=shard_id("alice", 1), version=0)

@@ -98,8 +98,7 @@ def test_any_json_is_a_request_or_is_refused(event: Any) -> None:
     ],
 )
 def test_a_request_is_decoded_and_encoded_as_it_was(request_fields: dict[str, Any]) -> None:
-    event = {"republish": request_fields}
-    request = decode_republish_request(event)
+    request = decode_republish_request({"republish": request_fields})
     assert isinstance(request, RepublishAccount if "account_id" in request_fields else RepublishAccounts)
     assert decode_republish_request(republish_event(request)) == request
     assert republish_event(request)["republish"].keys() == request_fields.keys()

@@ -194,8 +194,7 @@ PART = entry("p-2", "-15", {"type": "post_hold", "hold_id": "h-9", "final": Fals
     ],
 )
 def test_a_hold_is_shown_with_what_became_of_it(hold_id: str, later: list[dict[str, Any]], sentence: str) -> None:
-    found = HOLD | {"transaction_id": hold_id}
-    answer = became(found)
+    answer = became(HOLD | {"transaction_id": hold_id})
     page = {"entries": later, "next": None}
     text = shown(answer, "transaction", "acc-1", hold_id, statement=page)
     assert sentence in " ".join(text.split())

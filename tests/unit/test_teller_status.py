@@ -18,7 +18,6 @@ from tools.teller.status import Status
 
 NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)
 NIGHTLY = JOBS["reconcile_accounts"]
-NO_FIGURES = Figures({}, None, None, None)
 
 
 def status(created_hours_ago: float = 1, done_hours_ago: float | None = None, **changes: Any) -> Status:
@@ -36,7 +35,7 @@ def status(created_hours_ago: float = 1, done_hours_ago: float | None = None, **
         alarms=Alarms(35, 0, []),
         jobs=[JobRecords(NIGHTLY, lock, runs)],
         enabled={NIGHTLY.name: True},
-        figures=NO_FIGURES,
+        figures=Figures({}, None, None, None),
     )
     return found._replace(**changes)
 

@@ -88,7 +88,6 @@ NO_DEADLINE = r"deadline: 5 is no deadline: use Deadline\.after"
 ORDER: Any = {"order_id": 7}
 NO_KEY = r"\{'order_id': 7\} is no key"
 ONE_WRITE: Any = Put(key("Orders", order_id=7), {})
-A_TEXT: Any = "a = b"
 MISTYPED: list[tuple[Callable[[VersionedTable], object], str]] = [
     (lambda table: table.load("c-1", 7, deadline=SECONDS), NO_DEADLINE),
     (lambda table: list(table.scan(deadline=SPAN)), r"deadline: .*timedelta\(seconds=5\) is no deadline"),
@@ -113,7 +112,7 @@ MISTYPED: list[tuple[Callable[[VersionedTable], object], str]] = [
         lambda table: table.save({"customer_id": "c-1", "order_id": 7}, when=Attr("a").eq(1)),
         "Equals object.* is no condition: make one with `equals`",
     ),
-    (lambda _: write_together(client, [Delete(key("Orders", order_id=7), A_TEXT)]), "'a = b' is no condition"),
+    (lambda _: write_together(client, [Delete(key("Orders", order_id=7), "a = b")]), "'a = b' is no condition"),
     (lambda _: write_together(client, ONE_WRITE), r"a plan's writes are Put\(.*, expected a list of writes"),
     (lambda _: write_together(client, [Put(ORDER, {})]), f"{NO_KEY}: make one with `key`"),
     (lambda _: read(client, key("Orders", order_id=7), Deadline.after(5)), "order_id=7: one key, expected a list"),
