@@ -24,6 +24,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.core.requests import Write
+from conditional_writes.testing import Engine
 from tests.support.new_tables import definition
 
 
@@ -51,6 +52,15 @@ def test_moto_hands_back_what_was_found_alone_and_in_a_transaction(client: Any) 
         write_together(client, [orders.saving(early | {"count": 2}), Put(key("Orders", id="2"), {})])
     assert alone.value.found == together.value.found == orders.load("1")
     assert orders.load("2") is None
+
+
+def test_an_engine_answers_its_clients_inside_of_the_mock(client: Any) -> None:
+    """A test may have both: the engine, and moto for other services."""
+    with Engine() as engine:
+        engine.attach(client)
+        engine.client().create_table(**definition("Flights", {"id": "S"}))
+        assert client.list_tables()["TableNames"] == ["Flights"]
+    assert client.list_tables()["TableNames"] == ["Orders"]
 
 
 def test_moto_ignores_the_token_of_a_transaction(client: Any) -> None:

@@ -68,20 +68,40 @@ class AwaitedConnection(Connection):
         return answer(given.url, given.status_code, given.headers, given.raw)
 
 
+class Events:
+    """A client's events, without `before-send`: there moto's mock would answer, before the connection is asked."""
+
+    def __init__(self, before: Any, *, is_awaited: bool) -> None:
+        self._before, self._is_awaited = before, is_awaited
+
+    def emit(self, event_name: str, **given: Any) -> Any:
+        if event_name.startswith("before-send."):
+            return _nobody() if self._is_awaited else []
+        return self._before.emit(event_name, **given)
+
+
+async def _nobody() -> list[Any]:
+    return []
+
+
 class Attached(NamedTuple):
-    """A client whose requests come to the engine, and the connections that it had before."""
+    """A client whose requests come to the engine, and the connections and events that it had before."""
 
     client: Any
     connections: Any
+    events: Any
 
     @classmethod
     def to(cls, client: Any, handle: Handle) -> "Attached":
         client = getattr(getattr(client, "meta", None), "client", client)  # of a resource
-        attached = cls(client, client._endpoint.http_session)
+        endpoint = client._endpoint
+        attached = cls(client, endpoint.http_session, endpoint._event_emitter)
         before, read_timeout_seconds = attached.connections, client.meta.config.read_timeout
-        client._endpoint.http_session = (
+        is_awaited = inspect.iscoroutinefunction(before.send)
+        endpoint._event_emitter = Events(attached.events, is_awaited=is_awaited)
+        endpoint.http_session = (
             AwaitedConnection(handle, read_timeout_seconds, before)
-            if inspect.iscoroutinefunction(before.send)
+            if is_awaited
             else Connection(handle, read_timeout_seconds)
         )
         # Nobody checks a signature here, and so the client needs no credentials.
@@ -90,6 +110,7 @@ class Attached(NamedTuple):
 
     def detach(self) -> None:
         self.client._endpoint.http_session = self.connections
+        self.client._endpoint._event_emitter = self.events
         self.client.meta.events.unregister("choose-signer", _unsigned)
 
 
