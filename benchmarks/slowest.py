@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.engine import new_ministack
+from benchmarks.slow_bodies import SLOW
 from tests.support.samples import opening_body, profile_body
-from tests.support.slow_bodies import SLOW
 from tools.local_aws.functions import invoke, process_transactions, record, upsert_profiles
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, create_tables
