@@ -28,6 +28,7 @@ from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.fold import Commit, QueuedTransaction
 from ledger.lines import Lines
+from tests.support import samples
 from tests.support.folding import (
     ALICE_AND_BOB,
     AT,
@@ -43,18 +44,7 @@ from tests.support.folding import (
     outcome_of,
     planned,
 )
-from tests.support.samples import (
-    ALICE,
-    BOB,
-    alice,
-    bob,
-    largest_transaction,
-    largest_transfer,
-    opening,
-    payment,
-    reversing,
-    transfer,
-)
+from tests.support.samples import ALICE, BOB, alice, bob, opening, payment, reversing, transfer
 from tests.support.strategies import messages_of, that_refer
 from tests.unit.stubs import Stubbed
 from workers.queue_messages import Again, Dead, Done
@@ -296,10 +286,13 @@ def test_an_account_is_in_one_group_only_and_its_messages_are_in_their_order(pai
     assert sum(map(len, accounts)) == len(set().union(*accounts))
 
 
-LARGEST_TRANSFERS = [opening("-999", account_id=name) for name in largest_transfer().account_ids]
+LARGEST_TRANSFERS = [opening("-999", account_id=name) for name in samples.largest_transfer().account_ids]
 LARGEST: dict[str, list[TransactionMessage]] = {
-    "98 payments": [opening(account_id=largest_transaction().account_id), *map(largest_transaction, range(98))],
-    "48 transfers": [*LARGEST_TRANSFERS, *map(largest_transfer, range(48))],
+    "98 payments": [
+        opening(account_id=samples.largest_transaction().account_id),
+        *map(samples.largest_transaction, range(98)),
+    ],
+    "48 transfers": [*LARGEST_TRANSFERS, *map(samples.largest_transfer, range(48))],
 }
 
 

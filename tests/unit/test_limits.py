@@ -14,20 +14,8 @@ from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from tests.checkers.books import Books
 from tests.checkers.small_books import post_messages
-from tests.support.bodies import (
-    Body,
-    freeze,
-    hold,
-    interest,
-    opening,
-    payment,
-    post_hold,
-    rate,
-    reverse,
-    set_limit,
-    transfer,
-    void_hold,
-)
+from tests.support import bodies
+from tests.support.bodies import Body, hold, opening, payment, post_hold, rate, reverse, set_limit, transfer, void_hold
 from tests.support.samples import NOW
 
 PARIS, ST_JOHNS = {"time_zone": "Europe/Paris"}, {"time_zone": "America/St_Johns"}
@@ -63,7 +51,7 @@ def _decoded(body: Body) -> Any:
     return decode(json.dumps(body))
 
 
-LATE = interest(until="2026-05-01T00:00:00+00:00")
+LATE = bodies.interest(until="2026-05-01T00:00:00+00:00")
 DAILY, THRICE, SPENT = setting(DAY), setting(OFTEN), payment("t-1", -60)
 AGAIN, HELD = payment("t-2", -60), hold("h-1", 60)
 
@@ -113,7 +101,7 @@ LATER = {
     "a debit in another time zone": ([DAILY, SPENT, setting(DAY | {"time_zone": "UTC"}, number=2), spend(100)], None),
     "a debit after the end of the limit": ([DAILY, setting(number=2), spend(999)], None),
     "a debit of more than is available, too": ([DAILY, spend(1001)], "OVERDRAFT_LIMIT"),
-    "a debit on a frozen account": ([DAILY, freeze(credits=False), spend(101)], "ACCOUNT_FROZEN"),
+    "a debit on a frozen account": ([DAILY, bodies.freeze(credits=False), spend(101)], "ACCOUNT_FROZEN"),
     "a debit after a forced one": ([DAILY, payment("t-1", -100, forced=True), spend(100)], None),
     "a debit after the reversal of a forced one": (
         [DAILY, payment("t-1", -50, forced=True), payment("t-2", -100), reverse(), spend(1)],

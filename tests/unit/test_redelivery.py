@@ -8,15 +8,9 @@ import pytest
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
+from workers import redelivery
 from workers.queue_messages import Again, QueueMessage, Waiting, message_from_record
-from workers.redelivery import (
-    FLOOD,
-    acknowledge,
-    delay_after_kill_seconds,
-    delay_redelivery,
-    delays_seconds_of,
-    growing_delay_seconds,
-)
+from workers.redelivery import FLOOD, acknowledge, delay_after_kill_seconds, delay_redelivery, growing_delay_seconds
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
 
@@ -77,6 +71,6 @@ def test_a_flood_of_waiting_messages_scatters_and_what_failed_beside_it_comes_so
     batch = messages(waiting + FLOOD)
     for number, message in enumerate(batch):
         message.disposition = Waiting("UNKNOWN_ACCOUNT", "x") if number < waiting else Again("x")
-    drawn = list(delays_seconds_of(batch, 900).values())
+    drawn = list(redelivery.delays_seconds_of(batch, 900).values())
     assert set(drawn[:waiting]) == {delay}
     assert set(drawn[waiting:]) == {2}

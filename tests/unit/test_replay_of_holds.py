@@ -14,22 +14,10 @@ from ledger.core.journal import EntryId
 from ledger.core.mismatches import LONGEST_SENTENCE, difference
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types.base import TransactionMessage
+from tests.support import samples
 from tests.support.numbers import exact_numbers
 from tests.support.replaying import Ledger
-from tests.support.samples import (
-    ALICE,
-    compound,
-    expiring,
-    hold,
-    importing,
-    legs_of,
-    opening,
-    payment,
-    posting,
-    reversing,
-    transfer,
-    voiding,
-)
+from tests.support.samples import ALICE, compound, hold, legs_of, opening, payment, posting, reversing, transfer
 from tests.support.strategies import exact_rates, messages_of, numbered, that_refer
 
 WHOSE = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
@@ -60,9 +48,9 @@ BOOKS = [
     hold(30, "h-1", expires_at="2026-05-01T00:00:00+00:00"),
     hold(20, "h-2"),
     posting(12, final=False, to_account_id="bob", transaction_id="p-1", hold_id="h-1"),
-    voiding("v-1", "h-2"),
+    samples.voiding("v-1", "h-2"),
     posting(to_account_id="bob", transaction_id="p-2", hold_id="h-2"),  # Rejected.
-    expiring("2026-04-01T00:00:00+00:00", "e-1", "h-1"),  # Rejected.
+    samples.expiring("2026-04-01T00:00:00+00:00", "e-1", "h-1"),  # Rejected.
     transfer(40, "x-1"),
     reversing("x-1", 10, "r-1"),
     reversing("x-1", 5, "r-2", account_id="bob", of_account_id="alice"),
@@ -77,8 +65,8 @@ BOOKS = [
     posting(legs=legs_of(("carol", 2), ("bob", 1)), final=False, transaction_id="p-3", hold_id="h-1"),
     posting(legs=legs_of(("carol", 2), ("bob", 20)), transaction_id="p-4", hold_id="h-1"),  # Rejected.
     reversing("p-3", transaction_id="r-9", account_id="bob", of_account_id="alice"),
-    importing("-7.5", account_id="dave", from_account_id="bob"),
-    importing(1, account_id="dave", from_account_id="alice", transaction_id="again"),  # Rejected.
+    samples.importing("-7.5", account_id="dave", from_account_id="bob"),
+    samples.importing(1, account_id="dave", from_account_id="alice", transaction_id="again"),  # Rejected.
     reversing("import", transaction_id="r-10", account_id="bob", of_account_id="dave"),
 ]
 NUMBERS = st.sampled_from([Decimal(0), Decimal(7), Decimal("-1e-130"), Decimal("9.9e125"), Decimal("9" * 38)])

@@ -18,18 +18,8 @@ from ledger.nightly import CHECKPOINTS_SECONDS, LONGEST_ALONE_SECONDS, STEP_SECO
 from ledger.profile_writer import REMOVALS_REMEMBERED
 from ledger.republishing import PUBLISHING_SECONDS
 from ledger.tables import JOURNAL_INDEX
-from tests.support.template import (
-    FOLDERS,
-    FUNCTIONS,
-    PROJECT,
-    TEMPLATE,
-    conditions,
-    dashboard_metrics,
-    deployed,
-    event_sources,
-    granted,
-    resources,
-)
+from tests.support import template
+from tests.support.template import FOLDERS, FUNCTIONS, PROJECT, TEMPLATE, deployed, event_sources, granted, resources
 from tools import restore
 from tools.local_aws.functions import Context
 from tools.template import statements
@@ -341,7 +331,7 @@ def test_an_alarm_notifies_one_of_two_topics_and_only_undone_jobs_are_known_by_m
 
 def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() -> None:
     shown: dict[str, set[str]] = {}
-    for namespace, _, dimensions in dashboard_metrics():
+    for namespace, _, dimensions in template.dashboard_metrics():
         shown.setdefault(namespace, set()).update(value for _, value in dimensions)
     teller = "Teller/${AWS::StackName}"
     assert shown.keys() == {"AWS/SQS", "AWS/Lambda", "AWS/DynamoDB", teller}
@@ -513,7 +503,7 @@ def test_a_role_may_use_the_key_if_there_is_one_and_only_by_dynamodb_and_sqs(rol
     with_key = granted(role, KmsKeyArn=KEY)
     assert with_key - granted(role) == {(action, "KmsKeyArn") for action in actions.split()}
     assert not granted(role) - with_key
-    services = conditions(role, KmsKeyArn=KEY)["Key"]["StringEquals"]["kms:ViaService"]
+    services = template.conditions(role, KmsKeyArn=KEY)["Key"]["StringEquals"]["kms:ViaService"]
     by = [service["Sub"] for service in (services if isinstance(services, list) else [services])]
     dynamodb, sqs = "dynamodb.${AWS::Region}.amazonaws.com", "sqs.${AWS::Region}.amazonaws.com"
     assert by == ([dynamodb, sqs] if role in ROLES.values() else [sqs])
@@ -649,7 +639,7 @@ def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_trans
         | {"Shards": IN_TRANSACTIONS | {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{SHARD}*"]}}},
         "process_transactions": posting | {"Openings": IN_TRANSACTIONS, "EventsOfRefusals": OF_REFUSALS},
     }
-    assert conditions(ROLES[folder]) == locks | more.get(folder, {})
+    assert template.conditions(ROLES[folder]) == locks | more.get(folder, {})
     may_write_locks = any(resource == "LocksTable" for _, resource in granted(ROLES[folder]))
     assert may_write_locks == bool(locks)
 
