@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,6 +222,14 @@ def sent(world: World) -> list[Any]:
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 60_000)
     Publisher("dead", world.engine.client).publish({"Records": world.engine.stream_records("Records")}, context)
     return bodies
+
+
+def test_without_aiobotocore_its_client_is_refused_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "aiobotocore.session", None)
+    with pytest.raises(ModuleNotFoundError, match=r'needs aiobotocore: pip install "conditional-writes\[asyncio\]"'):
+        asyncio.run(async_dynamodb_client().__aenter__())
 
 
 @pytest.mark.skipif(get_session is None, reason="aiobotocore isn't installed")

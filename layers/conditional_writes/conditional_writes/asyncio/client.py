@@ -15,7 +15,13 @@ async def async_dynamodb_client() -> AsyncIterator[Any]:
 
     Raises ModuleNotFoundError if aiobotocore isn't installed.
     """
-    session = importlib.import_module("aiobotocore.session").get_session()
+    try:
+        session = importlib.import_module("aiobotocore.session").get_session()
+    except ModuleNotFoundError as error:
+        if error.name not in {"aiobotocore", "aiobotocore.session"}:
+            raise
+        needed = 'async_dynamodb_client needs aiobotocore: pip install "conditional-writes[asyncio]"'
+        raise ModuleNotFoundError(needed, name=error.name) from None
     settings = importlib.import_module("aiobotocore.config").AioConfig(user_agent=user_agent(session), **QUICK)
     async with session.create_client("dynamodb", config=settings.merge(CONFIG)) as client:
         # There is no public way to its session: if aiobotocore changes, that sends all requests.
