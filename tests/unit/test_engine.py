@@ -95,8 +95,9 @@ def test_a_condition_that_holds_lets_the_write_through(client: Any, text: str, v
     client.put_item(TableName="Orders", Item=ITEM)
     client.delete_item(**condition(text, **values))
     client.put_item(TableName="Orders", Item=ITEM)
-    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
+    with pytest.raises(client.exceptions.ConditionalCheckFailedException) as refused:
         client.delete_item(**condition(f"NOT ({text})", **values))
+    assert refused.value.response["message"] == "The conditional request failed"
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,7 @@ REFUSED = [
     ("delete_item", condition("n = "), 'Syntax error; token: "<EOF>", near: "= '),
     ("delete_item", condition(""), "Invalid ConditionExpression: The expression can not be empty;"),
     ("delete_item", condition("((n = :v))", v=1), "The expression has redundant parentheses;"),
+    ("delete_item", condition("(" * 2000 + "n = :v" + ")" * 2000, v=1), "The expression has redundant parentheses;"),
     ("delete_item", condition("size(n)"), "not allowed to be used this way in an expression; function: size"),
     ("delete_item", condition("sise(n) = :v", v=1), "Invalid function name; function: sise"),
     ("delete_item", condition("begins_with(n, :v)", v=1), "operator or function: begins_with, operand type: N"),

@@ -298,7 +298,10 @@ class Parsed(NamedTuple):
 def parsed(kind: str, text: str) -> Parsed:
     """Parses a condition. `kind` is the parameter's name. Raises Refused."""
     parser = Parser(kind, text)
-    condition = _any(parser)
+    try:
+        condition = _any(parser)
+    except RecursionError:  # by parentheses: without them 300 operators aren't so many levels
+        parser.refuse(REDUNDANT)
     parser.expect_end()
     return Parsed(condition, parser.used, kind)
 

@@ -12,7 +12,7 @@ class Refused(Exception):
 
     def as_body(self) -> dict[str, Any]:
         """The answer's JSON."""
-        spelled = "message" if self.code == "ValidationException" else "Message"
+        spelled = "Message" if self.code == "TransactionCanceledException" else "message"
         return {"__type": f"com.amazonaws.dynamodb.v20120810#{self.code}", spelled: self.message} | self.fields
 
 
