@@ -134,9 +134,7 @@ def send_file(queues: Any, file: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_call_at_a_time")
-def test_killed_at_any_request_and_started_again_it_sends_all_and_few_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_any_request_it_goes_on_and_sends_few_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
     file = written(tmp_path, *payments(55), *[UPDATE] * 3)
     for killed_at in range(1, 8):

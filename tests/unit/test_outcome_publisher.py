@@ -79,9 +79,7 @@ def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
     )
 
 
-def test_events_are_tried_while_dead_letters_can_be_sent_still(
-    publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed
-) -> None:
+def test_events_are_tried_while_letters_can_be_sent(publisher: OutcomePublisher, events: Stubbed, sqs: Stubbed) -> None:
     sqs.takes_messages_but()
     published = publisher.publish([entry(1, status="x"), entry(2)], Deadline.after(SLOWEST_CALL_SECONDS - 1))
     assert published == Published([None, "no time is left: publishing"], dead_lettered=1)

@@ -288,9 +288,7 @@ def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told() -> No
 
 
 @pytest.mark.parametrize(("job", "state"), STATES.items())
-def test_an_alarm_rings_when_a_scheduled_job_was_not_done_and_after_an_outage_of_six_hours_it_was(
-    job: str, state: str
-) -> None:
+def test_an_alarm_rings_when_a_job_was_not_done_and_after_an_outage_of_six_hours_it_was(job: str, state: str) -> None:
     assert TEMPLATE["Parameters"][state]["Default"] == "ENABLED"
     own = FOLDERS[job].removesuffix("Function")
     name, queue = f"{own}UnfinishedAlarm", f"{own}Queue"
