@@ -29,6 +29,22 @@ from ledger.core.transaction_types.set_shards import SetShards
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
+TEXTS = st.text()
+JSON = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
+"""What is in JSON's lists and objects."""
+
+
+def nested(
+    leaves: st.SearchStrategy[Any], names: st.SearchStrategy[Any] = TEXTS, most: int | None = None, max_leaves: int = 8
+) -> st.SearchStrategy[Any]:
+    """A leaf, or a list or a map, each of so many at most, of leaves, lists and maps."""
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=most) | st.dictionaries(names, inner, max_size=most),
+        max_leaves=max_leaves,
+    )
+
+
 visible = st.characters(exclude_categories=["C", "Z"], exclude_characters=INVISIBLE, include_characters=" ")
 
 
@@ -247,11 +263,8 @@ names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=255)
 OF_THE_TABLE = ("account_id", RESERVED_PREFIX)
 attributes = names.filter(lambda name: not name.startswith(OF_THE_TABLE))
 """Attribute names that aren't reserved. Hypothesis also tries strings from the code, such as the reserved names."""
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | exact_numbers() | st.just(Decimal(0)) | st.text(st.characters(codec="utf-8")),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(names, inner, max_size=5),
-    max_leaves=12,
-)
+scalars = st.none() | st.booleans() | exact_numbers() | st.just(Decimal(0)) | st.text(st.characters(codec="utf-8"))
+json_values = nested(scalars, names, 5, max_leaves=12)
 
 
 @st.composite

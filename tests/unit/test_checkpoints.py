@@ -22,7 +22,7 @@ from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints, key_of
 from ledger.core.accounts import account_item
 from ledger.core.totals import HashTree
 from tests.support.samples import ALICE
-from tests.support.strategies import ids
+from tests.support.strategies import ids, nested
 
 FIRST_DAY = date(2026, 3, 1)
 MANY = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(2_000)]
@@ -89,7 +89,7 @@ def test_a_day_in_the_future_is_due(account_id: str, day: date, ahead: int) -> N
 
 
 scalars = st.none() | st.booleans() | st.text() | st.binary() | st.decimals(allow_nan=False, allow_infinity=False)
-anything = st.recursive(scalars, lambda values: st.lists(values) | st.dictionaries(st.text(), values), max_leaves=5)
+anything = nested(scalars, max_leaves=5)
 SOUND: Item = account_item(ALICE) | {"version": Decimal(ALICE.version), "whole_on": "2026-03-01"}
 SOUND |= {"peaks": ["a", "b", "c"]}
 

@@ -16,6 +16,7 @@ from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.steps import LARGE_BYTES, MAXIMUM_THREADS
 from tests.support.clock import plenty
 from tests.support.numbers import exact_numbers
+from tests.support.strategies import nested
 from tests.unit.stubs import Answering
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
@@ -94,10 +95,7 @@ sets: st.SearchStrategy[Any] = (
     | st.sets(exact_numbers(), min_size=1, max_size=3)
     | st.sets(st.binary(), min_size=1, max_size=3)
 )
-values = st.recursive(
-    scalars | sets, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=10
-)
-items = st.dictionaries(names, values, max_size=5)
+items = st.dictionaries(names, nested(scalars | sets, names, 3, max_leaves=10), max_size=5)
 ANSWERING = Answering()
 """One for all examples: making a client takes long."""
 

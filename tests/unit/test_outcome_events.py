@@ -18,6 +18,7 @@ from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import samples
 from tests.support.samples import largest_transaction, largest_transfer, payment, transfer
+from tests.support.strategies import nested
 
 CHARGED_BYTES = 64_000
 """EventBridge charges an event that is larger as two: https://aws.amazon.com/eventbridge/pricing/"""
@@ -124,11 +125,7 @@ def test_an_item_that_is_no_entry_is_refused_with_a_sentence(name: str, value: A
 @given(
     st.dictionaries(
         st.sampled_from([*SOUND, "reason", "held_after", "decimal_places", "reversal"]),
-        st.recursive(
-            st.none() | st.booleans() | st.text() | st.decimals() | st.binary(),
-            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-            max_leaves=3,
-        ),
+        nested(st.none() | st.booleans() | st.text() | st.decimals() | st.binary(), most=2, max_leaves=3),
     )
 )
 def test_any_damage_is_refused_or_leaves_an_event(changes: dict[str, Any]) -> None:

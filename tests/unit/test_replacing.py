@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from conditional_writes import Conflict, Item, NoSuchItem, OutcomeUnknown, Put, Update, key, replacing
 from conditional_writes.core.items import copied, diff, same
 from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
+from tests.support.strategies import nested
 
 ORDER = key("Orders", order_id="o-1")
 
@@ -24,9 +25,7 @@ leaves = (
     | st.text("ab", max_size=2)
     | st.sets(st.integers(0, 3), min_size=1)
 )
-values = st.recursive(
-    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=6
-)
+values = nested(leaves, names, 3, max_leaves=6)
 items = st.dictionaries(names, values, max_size=4)
 
 

@@ -17,6 +17,7 @@ from ledger.core.republish_requests import (
     decode_republish_request,
     republish_event,
 )
+from tests.support.strategies import JSON, nested
 
 STATEMENT = {"read": "statement", "account_id": "alice"}
 ALICE = {"account_id": "alice"}
@@ -67,10 +68,7 @@ def test_another_is_refused_with_a_sentence(event: Any, beginning: str) -> None:
     assert str(caught.value).startswith(beginning)
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-)
+json_values = nested(JSON, most=4)
 fields = st.sampled_from(["account_id", "last", "from_version", "to_version", "from", "to", "limit", "at"])
 kinds = st.sampled_from(["account", "statement", "balance", "transaction"])
 almost_requests = st.builds(
