@@ -294,7 +294,9 @@ def is_time_zone(name: str) -> bool:
     """Whether it is a name of the IANA time zone database. The files of a system have others beside them."""
     from zoneinfo import ZoneInfo  # noqa: PLC0415
 
-    if not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", name) or name.startswith(("posix/", "right/")):
+    if not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", name):
+        return False
+    if name.startswith(("posix/", "right/")) or name in ("localtime", "posixrules"):
         return False
     try:
         ZoneInfo(name)
