@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from tests.checkers.statement_oracle import text
+
 type Item = Mapping[str, Any]
 """An item of a table in Python's types: numbers are Decimals."""
 
@@ -60,8 +62,8 @@ def broken(accounts: Iterable[Item], entries: Iterable[Item]) -> Iterator[str]:
             yield f"{name}: the account has the seal {account['seal']}, its last entry {seal}"
 
 
-def _hash(text: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text).digest()).decode().rstrip("=")
+def _hash(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
 
 
 def _home(entry: Item) -> str:
@@ -70,12 +72,5 @@ def _home(entry: Item) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
-        return _digits(value)
+        return text(value)
     return {name: _plain(each) for name, each in value.items()} if isinstance(value, Mapping) else value
-
-
-def _digits(number: Decimal) -> str:
-    """All digits, without zeros at the end of the decimals."""
-    digits = f"{number:f}"
-    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
-    return "0" if digits in ("-0", "") else digits

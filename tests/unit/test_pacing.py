@@ -23,15 +23,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def wait_after(clock: Clock, *writes: tuple[int, int]) -> float:
-    """The wait after these writes, each of a version and after so many conflicts."""
-    pace = Pace()
-    for version, conflicts in writes:
-        pace.note(ORDER, version, conflicts, ROUND_TRIP)
-    pace.wait(ORDER, plenty())
-    return sum(clock.pauses) / ROUND_TRIP
-
-
 @pytest.mark.parametrize(
     ("writes", "round_trips"),
     [
@@ -46,7 +37,12 @@ def wait_after(clock: Clock, *writes: tuple[int, int]) -> float:
 def test_at_first_the_conflicts_tell_how_many_others_there_are(
     clock: Clock, writes: list[tuple[int, int]], round_trips: float
 ) -> None:
-    assert wait_after(clock, *writes) == pytest.approx(round_trips * ROUND_TRIPS)
+    """Each write is of a version, and after so many conflicts."""
+    pace = Pace()
+    for version, conflicts in writes:
+        pace.note(ORDER, version, conflicts, ROUND_TRIP)
+    pace.wait(ORDER, plenty())
+    assert sum(clock.pauses) / ROUND_TRIP == pytest.approx(round_trips * ROUND_TRIPS)
 
 
 def test_no_wait_takes_more_than_half_of_the_time_that_is_left(clock: Clock) -> None:
