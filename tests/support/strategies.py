@@ -49,8 +49,8 @@ visible = st.characters(exclude_categories=["C", "Z"], exclude_characters=INVISI
 
 
 def _of_one_alphabet(text: str) -> bool:
-    names = {unicodedata.name(character, "").split(" ")[0] for character in text}
-    return len(names & {"LATIN", "GREEK", "CYRILLIC"}) < 2
+    words = {word for letter in filter(str.isalpha, text) for word in unicodedata.name(letter, "").split()}
+    return len(words & {"LATIN", "GREEK", "CYRILLIC"}) < 2
 
 
 ids = (

@@ -50,6 +50,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a Cyrillic letter in Latin": ("p\u0430y", "U+0430 at character 2 is Cyrillic, U+0070 at character 1 isn't"),
     "a Latin letter in Greek": ("\u03b1a", "U+0061 at character 2 is Latin, U+03B1 at character 1 isn't"),
     "a Greek letter in Cyrillic": ("\u0430\u03bf", "U+03BF at character 2 is Greek, U+0430 at character 1 isn't"),
+    "a wide Latin letter in Cyrillic": ("\u0430\uff41", "U+FF41 at character 2 is Latin, U+0430 at character 1 isn't"),
     "a key": ("teller:side:x", "expected the id of a transaction and its home, got an entry's key, teller:side:…"),
 }
 TAKEN = [
@@ -57,6 +58,7 @@ TAKEN = [
     *("<img src=x onerror=alert(1)>", "[red]a[/]", '"a","b"', "a;b", "%s{0}", "\\x1b[2J", "#/=%"),
     *("a b", "café", "\U0001f3e6", "订单A", "ご注文", "заказ-1", "\u03b1\u03b2", "ß"),
     *("\u0440\u0430\u0443", "\uff21", "O0Il1"),
+    *("заказ ✝", "заказ \U0001f17f"),  # named LATIN CROSS and NEGATIVE SQUARED LATIN CAPITAL LETTER P, and no letters
 ]
 """Formulas, markup, and letters of any script; the last ones look like others."""
 TEXTS = [*(text for text, _ in REFUSED.values()), *TAKEN]

@@ -148,7 +148,7 @@ def _fields_of(kind: type, *types: object) -> tuple[tuple[str, str], ...]:
 
 
 ALPHABETS = ("LATIN", "GREEK", "CYRILLIC")
-"""The beginnings of their letters' names in Unicode."""
+"""The words for them in their letters' names in Unicode, as in FULLWIDTH LATIN SMALL LETTER A."""
 
 
 def check_id(field: str, text: str) -> None:
@@ -177,10 +177,10 @@ def check_id(field: str, text: str) -> None:
         raise InvalidMessage(f"{field}: {_named(text[number - 1], number)} isn't in Unicode's normal form NFC")
     first: dict[str, str] = {}
     for number, character in enumerate(text, 1):
-        first.setdefault(unicodedata.name(character, "").partition(" ")[0], _named(character, number))
-    mixed = [(alphabet, place) for alphabet, place in first.items() if alphabet in ALPHABETS]
-    if len(mixed) > 1:
-        (_, one), (alphabet, other), *_ = mixed
+        words = unicodedata.name(character, "").split() if character.isalpha() else []
+        first |= {each: _named(character, number) for each in ALPHABETS if each in words and each not in first}
+    if len(first) > 1:
+        (_, one), (alphabet, other), *_ = first.items()
         raise InvalidMessage(f"{field}: {other} is {alphabet.capitalize()}, {one} isn't")
 
 
