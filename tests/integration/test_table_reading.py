@@ -1,9 +1,9 @@
 """A journal by versions on both engines: from the index, and from the table if the index is late, with holes, or away.
 
-An account's entries are planted: t-1 has the version 1 and so on, unless a test says otherwise.
+An account's entries are planted: t-1 has the version 1 and so on, unless a test says otherwise. Any holes and any pages
+of any journal are in test_statements.py and test_republishing.py.
 """
 
-import random
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from conditional_writes import Deadline, DeadlinePassed
+from conditional_writes import Deadline
 from conditional_writes.core.items import to_dynamodb
 from ledger import table_reading
 from ledger.table_reading import JournalVersions, VersionPage
@@ -83,12 +83,6 @@ def test_a_late_index_is_waited_for_and_then_completed_from_the_table(journal: J
     assert journal.index.queries == queries
 
 
-def test_an_entry_that_nothing_has_is_missing_for_certain(journal: Journal) -> None:
-    journal.plant([1, 2, 4, 5])
-    page = journal.page(1, 5)
-    assert (numbers(page), page.missing, page.is_certain) == ([1, 2, 4, 5], [3], True)
-
-
 @pytest.mark.parametrize("pages", [0, 1, 2, 3, 4])
 def test_a_journal_that_is_too_long_to_be_searched_says_which_versions_may_be_there(
     journal: Journal, pages: int
@@ -115,48 +109,6 @@ def test_an_entry_without_a_whole_version_is_none(journal: Journal, damaged: dic
     assert (numbers(page), page.missing, page.is_certain) == ([1, 3], [2], True)
     with pytest.raises(ClientError, match="Type mismatch for Index Key"):
         journal.client.put_item(TableName=journal.tables.journal, Item=to_dynamodb(key | {"account_version": "2"}))
-
-
-@pytest.mark.parametrize(("seconds", "queries"), [(-1, {}), (2, {"index": 1})], ids=["before", "while it waits"])
-def test_after_the_deadline_nothing_is_asked_for(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, seconds: float, queries: dict[str, int]
-) -> None:
-    monkeypatch.setattr(table_reading, "PAUSES_SECONDS", (60, 60))
-    journal.index.hidden = {12}
-    with pytest.raises(DeadlinePassed):
-        journal.versions.page("alice", 1, 12, Deadline.after(seconds), most_table_pages=1)
-    assert journal.index.queries == queries
-
-
-def test_an_error_of_the_table_is_raised(journal: Journal) -> None:
-    def fail_table(params: dict[str, Any], **_: Any) -> Any:
-        is_of_index = b"IndexName" in params["body"]
-        return None if is_of_index else LateIndex.refusal("ThrottlingException", "too fast")
-
-    journal.index.error = AWAY
-    journal.client.meta.events.register("before-call.dynamodb.Query", fail_table)
-    with pytest.raises(ClientError, match="too fast"):
-        journal.page(1, 12)
-
-
-@pytest.mark.parametrize("versions", [list(range(1, 13)), [1, 2, 2, 3, 4, 5, 5, 6]], ids=["once", "some twice"])
-def test_any_holes_and_any_pages_give_each_entry_once(journal: Journal, versions: list[int]) -> None:
-    choose = random.Random(15)
-    journal.plant(versions)
-    for _ in range(30):
-        hidden = choose.sample(range(1, 13), choose.choice([0, 0, 3, 12]))
-        journal.index.hidden = set(hidden)
-        journal.index.limits = {"index": choose.randint(2, 13), "table": choose.randint(1, 13)}
-        first = choose.randint(1, versions[-1])
-        last = choose.randint(first, versions[-1])
-        found: list[int] = []
-        begin = first
-        while begin <= last:
-            page = journal.page(begin, last)
-            assert (page.missing, page.is_certain, page.through >= begin) == ([], True, True)
-            found += numbers(page)
-            begin = page.through + 1
-        assert found == [version for version in versions if first <= version <= last]
 
 
 def test_the_tables_of_tests_have_the_keys_and_indexes_of_the_template(journal: Journal) -> None:
