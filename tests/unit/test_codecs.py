@@ -541,6 +541,26 @@ def test_a_value_that_the_annotation_does_not_allow_is_named_when_saved(annotati
         table_of(model).saving(model(7, value))
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value", "why"),
+    [
+        (int, "many", "it: Input should be a valid integer"),
+        (int, "5", "it would be loaded as another value"),
+        (SeatModel, "x", "it: Input should be a valid dictionary"),
+        (list[SeatModel], None, "it: Input should be a valid list"),
+        (datetime, "x", "it: Input should be a valid datetime"),
+        (set[str], ["a"], "it would be loaded as another value"),
+    ],
+    ids=str,
+)
+def test_a_value_that_pydantic_did_not_check_is_named_without_its_warning(
+    annotation: Any, value: Any, why: str
+) -> None:
+    model = pydantic.create_model("Model", number=(int, ...), it=(annotation, ...))
+    with pytest.raises(Misfit, match=f"Flights number=7: isn't a Model: {why}"):
+        table_of(model).saving(model.model_construct(number=7, it=value))
+
+
 class Cat(msgspec.Struct, tag=True, omit_defaults=True):
     name: str = ""
 

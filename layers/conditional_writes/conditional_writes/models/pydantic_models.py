@@ -31,7 +31,8 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
     def encode(value: Model) -> Item:
         if check:
             check("", value)
-        dumped = adapter.dump_python(value, by_alias=True)
+        # pydantic would warn of values that it didn't check. What doesn't come back is refused with its path.
+        dumped = adapter.dump_python(value, by_alias=True, warnings=False)
         if not isinstance(dumped, dict):
             raise TypeError(f"{model.__name__}: its serializer returned {dumped!r}, expected a dict")
         return fields.without_defaults({name: _plain(element) for name, element in dumped.items()})
