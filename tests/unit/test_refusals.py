@@ -70,6 +70,12 @@ def test_a_body_that_is_no_message_is_told_of_by_its_ids_alone(refusals: Refusal
     assert "secret" not in entry["Detail"]
 
 
+def test_an_account_that_a_body_names_twice_is_told_of_once(refusals: RefusalEvents, events: Stubbed) -> None:
+    to_itself = {"type": "transfer", "transaction_id": "t-1", "from_account_id": "alice", "to_account_id": "alice"}
+    refusals.publish(dead(message(json.dumps(to_itself))), plenty())
+    assert [detail["account_ids"] for detail in details(events)] == [["alice"]]
+
+
 def test_a_message_that_was_decoded_is_told_of_by_its_ids_and_with_the_status_of_the_one_that_has_its_id(
     refusals: RefusalEvents, events: Stubbed
 ) -> None:

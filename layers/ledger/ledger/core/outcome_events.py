@@ -151,7 +151,7 @@ _ids_decoder = msgspec.json.Decoder(_Ids)
 
 
 def ids_in(content: TransactionMessage | str | None) -> dict[str, Any]:
-    """`transaction_id`, or None; and `account_ids`, as many as there are. As in `refusal_event`."""
+    """`transaction_id`, or None; and `account_ids`, as many as there are, each once. As in `refusal_event`."""
     if isinstance(content, TransactionMessage):
         return {"transaction_id": content.transaction_id, "account_ids": list(content.account_ids)}
     try:
@@ -160,7 +160,7 @@ def ids_in(content: TransactionMessage | str | None) -> dict[str, Any]:
         found = _Ids()
     named = (found.account_id, found.from_account_id, found.to_account_id, *ids_in_legs(found.legs)[:MOST_LEGS])
     transaction_id = found.transaction_id if _is_id(found.transaction_id) else None
-    return {"transaction_id": transaction_id, "account_ids": list(filter(_is_id, named))}
+    return {"transaction_id": transaction_id, "account_ids": list(dict.fromkeys(filter(_is_id, named)))}
 
 
 def _is_id(value: Any) -> bool:
