@@ -108,29 +108,22 @@ def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(queued
     assert seconds(source["BatchSize"]) * COMMIT_SECONDS < work_seconds
 
 
-OFF = "DISABLED"
+def equals(parameter: str, text: str) -> dict[str, Any]:
+    return {"Equals": [{"Ref": parameter}, text]}
+
+
+def given(parameter: str) -> dict[str, Any]:
+    return {"Not": [equals(parameter, "")]}
+
+
+SIZES = [str(size) for size in range(1, 11)]
 RULES = {
-    # Parameters are texts.
-    "LargeBatchNeedsWindow": (
-        {"Equals": [{"Ref": "BatchWindowSeconds"}, "0"]},
-        {"Contains": [[str(size) for size in range(1, 11)], {"Ref": "BatchSize"}]},
-    ),
-    "RestoredTablesNeedTheirStream": (
-        {"Not": [{"Equals": [{"Ref": "RestoredTables"}, ""]}]},
-        {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]},
-    ),
-    "ProductionNamesItsSenders": (
-        {"Equals": [{"Ref": "Stage"}, "prod"]},
-        *({"Not": [{"Equals": [{"Ref": f"{name}RoleArns"}, ""]}]} for name in ("Producer", "Administrator")),
-    ),
+    "LargeBatchNeedsWindow": (equals("BatchWindowSeconds", "0"), {"Contains": [SIZES, {"Ref": "BatchSize"}]}),
+    "RestoredTablesNeedTheirStream": (given("RestoredTables"), given("RestoredJournalStreamLabel")),
+    "ProductionNamesItsSenders": (equals("Stage", "prod"), given("ProducerRoleArns"), given("AdministratorRoleArns")),
     "DoubleEntryNamesWhoGetsInterest": (
-        {"Equals": [{"Ref": "DoubleEntry"}, "on"]},
-        {
-            "Or": [
-                {"Not": [{"Equals": [{"Ref": "InterestAccountId"}, ""]}]},
-                {"Equals": [{"Ref": "InterestState"}, OFF]},
-            ]
-        },
+        equals("DoubleEntry", "on"),
+        {"Or": [given("InterestAccountId"), equals("InterestState", "DISABLED")]},
     ),
 }
 
