@@ -45,8 +45,7 @@ class Items:
         return request | ({"ConditionExpression": condition} if condition else {})
 
     def put(self, part: str = "a", **values: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = self.client.put_item(**self.write(part, **values), ReturnConsumedCapacity="INDEXES")
-        return answer
+        return self.client.put_item(**self.write(part, **values), ReturnConsumedCapacity="INDEXES")
 
     def get(self, part: str = "a") -> dict[str, Any] | None:
         """Its values, by a consistent read."""
@@ -63,16 +62,14 @@ class Items:
         values = request.pop("values", {})
         values = _written({":id": self.id} | values)
         request |= {"KeyConditionExpression": "id = :id", "ExpressionAttributeValues": values}
-        answer: dict[str, Any] = self.client.query(TableName=self.table, **request)
-        return answer
+        return self.client.query(TableName=self.table, **request)
 
     def transact(self, *writes: dict[str, Any], token: str | None = None, **more: Any) -> dict[str, Any]:
         """Writes together. A write with an UpdateExpression is an Update, one with an Item a Put, others are checks."""
         kinds = {"UpdateExpression": "Update", "Item": "Put"}
         items = [{next((kind for name, kind in kinds.items() if name in one), "ConditionCheck"): one} for one in writes]
         token = token or uuid.uuid4().hex
-        answer: dict[str, Any] = self.client.transact_write_items(TransactItems=items, ClientRequestToken=token, **more)
-        return answer
+        return self.client.transact_write_items(TransactItems=items, ClientRequestToken=token, **more)
 
 
 @pytest.fixture
@@ -84,8 +81,7 @@ def refused(call: Callable[[], object]) -> dict[str, Any]:
     """The error's answer."""
     with pytest.raises(ClientError) as caught:
         call()
-    answer: dict[str, Any] = dict(caught.value.response)
-    return answer
+    return dict(caught.value.response)
 
 
 def code_of(call: Callable[[], object]) -> str:

@@ -15,8 +15,7 @@ API = "https://docs.aws.amazon.com/AmazonS3/latest/API/"
 
 def put(client: Any, name: str, body: str, **more: Any) -> str:
     """The version's id."""
-    version: str = client.put_object(Bucket=name, Key="roots/a", Body=body.encode(), **more)["VersionId"]
-    return version
+    return client.put_object(Bucket=name, Key="roots/a", Body=body.encode(), **more)["VersionId"]
 
 
 def bodies(client: Any, name: str) -> list[str]:

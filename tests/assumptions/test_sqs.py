@@ -25,15 +25,13 @@ class Queue:
         self.place, self.sqs, self.url = place, place.client("sqs"), url
 
     def send(self, body: str = "body", **more: Any) -> str:
-        answer: str = self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **more)["MessageId"]
-        return answer
+        return self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **more)["MessageId"]
 
     def receive(self) -> list[dict[str, Any]]:
         """What is there, at once."""
         everything = {"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]}
         answer = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, **everything)
-        messages: list[dict[str, Any]] = answer.get("Messages", [])
-        return messages
+        return answer.get("Messages", [])
 
     def receive_one(self) -> dict[str, Any]:
         """A message, as soon as one is there."""

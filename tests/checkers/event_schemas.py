@@ -13,8 +13,7 @@ CLAIMS = ("every event is as its schema says",)
 
 def schema(name: str) -> dict[str, Any]:
     """The schema in docs/schemas, as consumers have it."""
-    found: dict[str, Any] = json.loads((PROJECT / "docs" / "schemas" / f"{name}.json").read_text())
-    return found
+    return json.loads((PROJECT / "docs" / "schemas" / f"{name}.json").read_text())
 
 
 def strict(schema: Any) -> Any:

@@ -204,8 +204,7 @@ def _without[Node](nodes: list[Node]) -> Iterator[list[Node]]:
 
 
 def _tested(node: ast.If | ast.While, value: bool) -> ast.AST:
-    changed: ast.AST = _with(node, test=ast.copy_location(ast.Constant(value), node.test))
-    return changed
+    return _with(node, test=ast.copy_location(ast.Constant(value), node.test))
 
 
 def _other_operator(node: ast.BinOp | ast.AugAssign) -> list[ast.AST]:

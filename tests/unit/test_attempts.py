@@ -30,8 +30,7 @@ def message(number: int = 1, receive_count: int = 3) -> QueueMessage[Any]:
 
 
 def stored(engine: Engine) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = engine.resource().Table(TABLE).scan()["Items"]
-    return items
+    return engine.resource().Table(TABLE).scan()["Items"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """An invocation's deadline and lease. The start-up benchmark and the integration tests cover the clients."""
 
-from typing import Any
-
 import pytest
 
 from conditional_writes import Deadline
@@ -11,8 +9,7 @@ from workers.scheduled_jobs import OVERRUN_SECONDS, lease_seconds_of
 
 
 def test_the_deadline_leaves_time_for_the_last_answer() -> None:
-    context: Any = Context(timeout_seconds=30)
-    deadline = Deadline.of_invocation(context, RESERVED_SECONDS)
+    deadline = Deadline.of_invocation(Context(timeout_seconds=30), RESERVED_SECONDS)
     assert deadline.remaining_seconds == pytest.approx(30 - RESERVED_SECONDS, abs=1)
 
 

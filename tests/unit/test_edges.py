@@ -25,8 +25,7 @@ from conditional_writes.upserts.plan import RecentDepths
 from conditional_writes.upserts.reshape import bytes_in_the_end
 from conditional_writes.upserts.tidying import clock_bytes, removed_bytes, tidied
 
-NO_CLIENT: Any = None
-RECORDS = Records(NO_CLIENT, "Records")
+RECORDS = Records(None, "Records")
 AS_OF, LATER = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (1, 2))
 NAMES = [f"e-{number}" for number in range(500)]
 EMPTY_MAPS = {clocks_attribute((name,)): {} for name in NAMES}

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -79,5 +78,4 @@ def test_no_pause_ends_after_the_deadline(clock: Clock, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("served", "number", "left"), [(0, 5, 5), (5, 5, 5), (6, 5, 6), (105, 5, 105), (106, 5, 5)])
 def test_a_ticket_that_is_served_late_leaves_the_later_number(served: int, number: int, left: int) -> None:
-    line: Any = lines.Line(ticket_served=served)
-    assert Ticket(number).served(line) == {"ticket_served": left}
+    assert Ticket(number).served(lines.Line(ticket_served=served)) == {"ticket_served": left}

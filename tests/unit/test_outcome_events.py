@@ -140,8 +140,7 @@ def refused(content: TransactionMessage | str | None) -> dict[str, Any]:
     """The detail of a refusal's event."""
     event = refusal_event("m-1", content, ("INVALID_MESSAGE", "body: expected JSON"), REFUSED_AT)
     assert (event.detail_type, event.time) == ("TransactionRefused", REFUSED_AT)
-    detail: dict[str, Any] = json.loads(event.detail)
-    return detail
+    return json.loads(event.detail)
 
 
 def test_the_event_of_a_refusal_has_its_reason_and_the_ids() -> None:

@@ -75,8 +75,7 @@ def test_an_interrupted_run_is_tidied_up_though_nobody_reads_its_remarks(monkeyp
 
 
 def done(work: Callable[[Run, Step], None], *lines: Any, **clients: Any) -> Step:
-    deployment: Any = FakeDeployment(list(lines), clients)
-    run, step = Run(deployment), Step(1, "a step")
+    run, step = Run(FakeDeployment(list(lines), clients)), Step(1, "a step")
     run.name = "verify-1a2b3c4d"
     perform(run, step, work)
     return step

@@ -43,8 +43,7 @@ def checked(*command: str) -> str:
 
 
 def pyrights(*paths: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(checked("pyright", "--outputjson", *paths))["generalDiagnostics"]
-    return found
+    return json.loads(checked("pyright", "--outputjson", *paths))["generalDiagnostics"]
 
 
 def assert_named(found: dict[int, set[str]], expected: dict[int, str]) -> None:
