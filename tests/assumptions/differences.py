@@ -21,7 +21,7 @@ DIFFERENCES: dict[str, dict[str, str]] = {
         "test_an_event_whose_detail_is_no_json_fails_alone_and_in_its_place": "takes any text",
     },
     "dynamodb_local": {
-        "test_a_write_takes_a_unit_for_each_kilobyte_and_two_in_a_transaction": "counts a transaction's units twice",
+        "test_a_write_takes_a_unit_for_each_kilobyte_and_two_in_a_transaction": "counts a transaction's units twice"
     },
 }
 """By the test's name; with its case in brackets if the others do as the pages say."""

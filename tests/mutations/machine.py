@@ -77,7 +77,7 @@ class Runner:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items if not SERVERS & {*getattr(item, "fixturenames", ())}}
-        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
+        session.config._tmp_path_factory.getbasetemp()  # one for all forks
         functions = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
         self._functions = [each for each in functions if each.__code__.co_filename.startswith(PRODUCT)]
         gc.freeze()  # Forks share what none of them changes.
@@ -212,7 +212,7 @@ def _change_imported(changed: Callable[[CodeType], CodeType]) -> None:
         code = of_file(loader, name)
         return code and changed(code)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    SourceFileLoader.get_code = get_code
 
 
 def _codes(code: CodeType) -> dict[_Name, CodeType]:

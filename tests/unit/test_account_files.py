@@ -157,5 +157,5 @@ def test_it_pauses_while_messages_wait(monkeypatch: pytest.MonkeyPatch) -> None:
             self.waiting = looks[0][output.startswith("Administration")]
 
     monkeypatch.setattr(importing, "counts_of", Count)
-    importing._wait_for_room(None)  # type: ignore[arg-type]
+    importing._wait_for_room(None)
     assert len(pauses) == 2

@@ -199,7 +199,7 @@ class Working:
         """The body, reason code and reason of each dead letter."""
         texts = ("reason_code", "reason")
         return [
-            (entry["MessageBody"], *(entry["MessageAttributes"][text]["StringValue"] for text in texts))  # type: ignore[misc]
+            (entry["MessageBody"], *(entry["MessageAttributes"][text]["StringValue"] for text in texts))
             for entry in self.entries("SendMessageBatch")
         ]
 
@@ -274,7 +274,7 @@ def test_in_the_last_hours_of_its_retention_a_message_is_dead(working: Working) 
 def test_what_waits_in_too_many_deliveries_in_a_row_is_dead_with_its_code(working: Working) -> None:
     for receive_count in range(1, MAXIMUM_WAITS):
         assert working.ended({"a": WAITING}, receive_count) == ["a"]
-        assert working.attempt("a")["waits"] == receive_count  # type: ignore[index]
+        assert working.attempt("a")["waits"] == receive_count
     assert set(working.sqs.operations) == {"ChangeMessageVisibilityBatch"}
     assert len(working.sqs.operations) == MAXIMUM_WAITS - 1, "none of them hides it: it is no suspect"
     assert working.ended({"a": WAITING}, MAXIMUM_WAITS) == []
@@ -354,7 +354,7 @@ def test_a_killer_whose_dead_letter_is_refused_is_not_processed_again(working: W
     working.has_begun("killer", 5)
     working.sqs.refuses("send_message_batch", "AccessDenied")
     assert working.delivered(["killer"], 8) == ["killer"]
-    assert working.attempt("killer")["begun"] == 5  # type: ignore[index]
+    assert working.attempt("killer")["begun"] == 5
 
 
 @pytest.mark.parametrize(("begun", "receive_count"), [(0, 3), (4, 7)])
@@ -425,7 +425,7 @@ def test_an_unread_or_corrupt_attempt_costs_its_message_only(working: Working, m
     reasons = {line["message_id"]: line["reason"] for line in working.lines if line["level"] == "ERROR"}
     assert reasons[stuck] == "its attempt couldn't be begun: DynamoDB left it unread"
     assert reasons[corrupt].startswith("its attempt couldn't be begun: invalid literal for int()")
-    assert working.attempt(corrupt)["begun"] == "often"  # type: ignore[index]
+    assert working.attempt(corrupt)["begun"] == "often"
 
 
 def test_attempts_that_cannot_be_begun_cost_suspects_alone(working: Working, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def model_of(kind: str) -> tuple[Any, Any]:
     """A class with a field of each kind, and the class of its nested models."""
     nested = SeatModel if kind == "pydantic" else Seat
     annotations = {name: annotation for name, (annotation, _) in OF_EACH_KIND.items()}
-    annotations |= {"seat": nested, "seats": list[nested], "plan": dict[str, nested]}  # type: ignore[valid-type]
+    annotations |= {"seat": nested, "seats": list[nested], "plan": dict[str, nested]}
     match kind:
         case "dataclass":
             return dataclasses.make_dataclass("Model", annotations.items()), nested
@@ -249,7 +249,7 @@ class Camel(pydantic.BaseModel):
         default="", validation_alias=pydantic.AliasChoices("gate", "old_gate"), serialization_alias="gate"
     )
 
-    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @pydantic.computed_field
     @property
     def is_full(self) -> bool:
         return self.seats_left == 0
@@ -299,7 +299,7 @@ class ByName(pydantic.BaseModel):
 
 
 class Closed(pydantic.BaseModel, extra="forbid"):
-    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @pydantic.computed_field
     @property
     def price(self) -> int:
         return 1
@@ -345,12 +345,12 @@ def pydantic_of(annotation: Any) -> Any:
         (pydantic_of(Iterable[int]), "Model.it is an Iterable, which pydantic reads as a generator, once"),
         (pydantic_of(pydantic.Json[int]), "Model.it is a Json, which is read from a text and written as a value"),
         (pydantic_of(Pair), "Model.it is a Pair, whose values are no texts, numbers or bytes"),
-        *((pydantic_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, None, str | int, tuple[int, int])),  # type: ignore[valid-type]
+        *((pydantic_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, None, str | int, tuple[int, int])),
         *(
             (pydantic_of(dict[key, int]), "Model.it has keys that pydantic doesn't read")
             for key in (Deck, Literal[1, 2])
         ),
-        *((dataclass_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, bool, Decimal, None, str | int)),  # type: ignore[valid-type]
+        *((dataclass_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, bool, Decimal, None, str | int)),
         (pydantic_of(datetime | str), "Model.it is datetime or str, and all are texts in an item: name one"),
         (pydantic_of(list[UUID | str | None]), "Model.it is UUID or str, and all are texts in an item: name one"),
         (pydantic_of(date | datetime), "Model.it is date or datetime, and all are texts in an item: name one"),
@@ -492,7 +492,7 @@ class Trimmed(pydantic.BaseModel):
 
 
 def table_of(model: Any) -> ModelTable[Any]:
-    return ModelTable(None, "Flights", "number", model=model)  # type: ignore[arg-type]
+    return ModelTable(None, "Flights", "number", model=model)
 
 
 @pytest.mark.parametrize(

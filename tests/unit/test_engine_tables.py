@@ -32,23 +32,14 @@ REFUSED_TABLES = [
     ({"TableName": "or ders"}, "may contain only the characters a-z, A-Z, 0-9, '_', '-', and '.'"),
     ({"KeySchema": []}, "'keySchema' failed to satisfy constraint: Member must have length greater than or equal to 1"),
     ({"KeySchema": SCHEMA[1:]}, "The first KeySchemaElement is not a HASH key type"),
-    (
-        {"KeySchema": [SCHEMA[0], SCHEMA[1] | {"KeyType": "HASH"}]},
-        "The second KeySchemaElement is not a RANGE",
-    ),
-    (
-        {"KeySchema": [SCHEMA[0], SCHEMA[0] | {"KeyType": "RANGE"}]},
-        "Both the Hash Key and the Range Key element",
-    ),
+    ({"KeySchema": [SCHEMA[0], SCHEMA[1] | {"KeyType": "HASH"}]}, "The second KeySchemaElement is not a RANGE"),
+    ({"KeySchema": [SCHEMA[0], SCHEMA[0] | {"KeyType": "RANGE"}]}, "Both the Hash Key and the Range Key element"),
     ({"KeySchema": [*SCHEMA, {"AttributeName": "at", "KeyType": "RANGE"}]}, "length less than or equal to 2"),
     ({"AttributeDefinitions": TYPES[:1]}, "Some index key attribute have no definition"),
     ({"AttributeDefinitions": TYPES[:3]}, "Keys: [id, at], AttributeDefinitions: [id, seq, status]"),
     ({"AttributeDefinitions": [*TYPES, TYPES[0]]}, "Cannot have two attributes with the same name"),
     ({"AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "BOOL"}]}, "value set: [S, N, B]"),
-    (
-        index("id"),
-        "Some AttributeDefinitions are not used. AttributeDefinitions: [id, seq, status, at], keys used:",
-    ),
+    (index("id"), "Some AttributeDefinitions are not used. AttributeDefinitions: [id, seq, status, at], keys used:"),
     (index("status", "at", name="by_at"), "Duplicate index name: by_at"),
     (index("status", "at", name="at"), "Member must have length greater than or equal to 3"),
     (index("status", "at", Projection={}), "Unknown ProjectionType: null"),
@@ -63,10 +54,7 @@ REFUSED_TABLES = [
     (UNITS_OF_TABLE, "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER"),
     ({"BillingMode": "PROVISIONED"}, "must both be specified when BillingMode is PROVISIONED"),
     ({"BillingMode": "FREE"}, "Member must satisfy enum value set: [PROVISIONED, PAY_PER_REQUEST]"),
-    (
-        {"StreamSpecification": {"StreamEnabled": True}},
-        "Stream ViewType must not be null or empty when",
-    ),
+    ({"StreamSpecification": {"StreamEnabled": True}}, "Stream ViewType must not be null or empty when"),
     ({"StreamSpecification": {"StreamEnabled": False, "StreamViewType": "KEYS_ONLY"}}, "StreamViewType was present"),
 ]
 

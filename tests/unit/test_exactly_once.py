@@ -231,7 +231,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: once(items=[]), r"items: \[\], expected a function of the request"),
     (lambda: once(key="payment_id"), "key: 'payment_id', expected a function of the request"),
     (lambda: once(payload="amount"), "payload: 'amount', expected a function of the request"),
-    (lambda: exactly_once("Records", key=str), r"'Records', expected Records\(client, table\)"),  # type: ignore[call-overload]
+    (lambda: exactly_once("Records", key=str), r"'Records', expected Records\(client, table\)"),
     (lambda: once(expires_after=timedelta(0))(pay), "expires_after: 0:00:00, expected a timedelta of a second or more"),
     (lambda: once(expires_after=30)(pay), "expires_after: 30, expected a timedelta of a second or more"),
     (lambda: exactly_once(RECORDS, config=configured(0))(pay), "expires_after_seconds: 0, expected 1 or more"),
@@ -260,7 +260,7 @@ def refund(payment: Payment, observed: Observed) -> Plan[str]:
 
 def test_a_function_is_shown_called_and_sent_to_another_process_as_one() -> None:
     decorated = exactly_once(RECORDS, key=str)(refund.plan)
-    assert decorated.__name__ == "refund"  # type: ignore[attr-defined]
+    assert decorated.__name__ == "refund"
     request, deadline = inspect.signature(decorated).parameters.values()
     assert (request.name, request.annotation) == ("request", Payment)
     assert (deadline.name, deadline.kind, deadline.default) == ("deadline", inspect.Parameter.KEYWORD_ONLY, None)

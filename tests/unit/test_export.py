@@ -419,7 +419,7 @@ def test_a_row_of_a_banks_file_without_an_amount_is_refused_with_a_sentence(expo
 @pytest.mark.parametrize("text", ["day", "day=", "day=2026-2-1", "from=01.02.2026", "to=20260201", "day=2026-02-30"])
 def test_a_day_of_another_form_would_be_another_day(text: str) -> None:
     with pytest.raises(WrongUse, match=f"--set {text}: expected"):
-        query(SimpleNamespace(), "trial_balance", Path(), [text])  # type: ignore[arg-type]
+        query(SimpleNamespace(), "trial_balance", Path(), [text])
 
 
 def test_an_amount_that_sql_can_not_add_exactly_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def test_a_callers_own_request_is_left_alone() -> None:
     write(answers.client, put_unless(), {}, plenty())
     with pytest.raises(ClientError) as refused:
         answers.client.put_item(TableName="Profiles", Item=to_dynamodb(LARGE))
-    assert refused.value.response["Item"] == to_dynamodb(LARGE)  # type: ignore[typeddict-item]
+    assert refused.value.response["Item"] == to_dynamodb(LARGE)
 
 
 def test_few_threads_have_large_items_at_a_time() -> None:

@@ -292,7 +292,7 @@ def test_an_error_of_any_type_in_a_decision_costs_its_message_only(kind: str, mo
     def decide(self: Transaction, *arguments: Any) -> Any:
         if self.transaction_id != "7":
             return decide_for(self, *arguments)
-        raise RAISES[kind](0)  # type: ignore[misc]
+        raise RAISES[kind](0)
 
     monkeypatch.setattr(Transaction, "decide_for", decide)
     items = accounts("alice")

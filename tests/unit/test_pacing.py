@@ -80,6 +80,6 @@ def test_modify_waits_before_it_reads_again(dynamodb: Stubbed, clock: Clock, mon
         dynamodb.answers("update_item")
     monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda *_: pytest.fail("has stepped aside"))
     for _ in range(2):
-        orders.modify("o-1", change=lambda order: order | {"count": 1})  # type: ignore[operator]
+        orders.modify("o-1", change=lambda order: order | {"count": 1})
     assert log == ["wait", "GetItem", *["UpdateItem"] * 2, "wait", "GetItem", *["UpdateItem"] * 5]
     assert orders._pace._last[orders.key("o-1")].version == 17

@@ -56,7 +56,7 @@ def test_a_condition_that_is_none_of_the_key_is_refused_before_it_is_sent(condit
         orders().query(condition)
 
 
-OTHERS_KEY = VersionedTable(None, "Others", "customer_id", "order_id").key("c-1", 7)  # type: ignore[arg-type]
+OTHERS_KEY = VersionedTable(None, "Others", "customer_id", "order_id").key("c-1", 7)
 MISUSES: list[tuple[Callable[[Any], object], str]] = [
     (lambda table: table.query(at_least("placed_at", 7), index="by_status"), "is of one partition key of by_status"),
     (lambda table: table.query(OF_C_1, matching=exists("a") & less_than("order_id", 3)), "order_id is in the key, "),

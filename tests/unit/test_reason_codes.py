@@ -23,7 +23,7 @@ def subclasses(kind: type) -> list[type]:
 
 def test_each_refusal_has_a_code() -> None:
     found = [each for each in subclasses(Refusal) + subclasses(NotYet) if each.__module__ == reason_codes.__name__]
-    assert {each.__name__: each.code for each in found} == {  # type: ignore[attr-defined]
+    assert {each.__name__: each.code for each in found} == {
         "InvalidMessage": ReasonCode.INVALID_MESSAGE,
         "WrongQueue": ReasonCode.WRONG_QUEUE,
         "IdReused": ReasonCode.PAYLOAD_CHANGED,

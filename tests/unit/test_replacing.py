@@ -68,8 +68,8 @@ def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_co
     value = {"t": (1, [2]), "b": bytearray(b"x"), "m": MappingProxyType({"l": [3]})}
     copy_of_it = copied(value)
     assert same(copy_of_it, value)
-    value["t"][1].append(4)  # type: ignore[attr-defined]
-    value["b"].append(5)  # type: ignore[attr-defined]
+    value["t"][1].append(4)
+    value["b"].append(5)
     assert not same(copy_of_it["t"], value["t"])
     assert not same(copy_of_it["b"], value["b"])
     assert not same((True, 2), (1, 2))

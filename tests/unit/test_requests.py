@@ -28,7 +28,7 @@ def test_an_addition_that_makes_a_version_leaves_its_id() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("write", [Put, Update])
 def test_a_name_or_value_is_never_part_of_an_expression(write: type[Put | Update], text: str) -> None:
-    condition = absent(text) & version_is(text, text)  # type: ignore[arg-type]
+    condition = absent(text) & version_is(text, text)
     request = as_request(write(ORDER, {text: text}, condition), "write-1")
     assert request["ConditionExpression"] == "(attribute_not_exists(#0)) AND (#0 = :0)"
     assert request.get("UpdateExpression", "SET #0=:1,#1=:2") == "SET #0=:1,#1=:2"

@@ -47,8 +47,8 @@ def test_the_vectors_are_what_the_product_gives_of_the_items(before: str, form: 
 @given(any_message())
 def test_the_checkers_canonical_form_is_the_products(message: object) -> None:
     for outcome in OUTCOMES.values():
-        for account_id in message.account_ids:  # type: ignore[attr-defined]
-            entry = entry_of(message, outcome, account_id)  # type: ignore[arg-type]
+        for account_id in message.account_ids:
+            entry = entry_of(message, outcome, account_id)
             for each in (entry, replace(entry, sender=REDRIVEN)):
                 item = from_dynamodb(to_dynamodb(entry_item(each)))
                 assert seals.canonical_form(item) == canonical_form(each)

@@ -35,7 +35,7 @@ def answer(published: int, *following: int, **fields: Any) -> dict[str, Any]:
 
 
 def again(function: Function) -> dict[str, Any]:
-    return publish_again(function, {"republish": {"account_id": "a"}}, function.said.append)  # type: ignore[arg-type]
+    return publish_again(function, {"republish": {"account_id": "a"}}, function.said.append)
 
 
 def test_what_an_answer_leaves_is_asked_for_until_nothing_is_left() -> None:

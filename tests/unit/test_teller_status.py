@@ -90,7 +90,7 @@ def answered(cloudwatch: Stubbed, *pages: list[dict[str, Any]]) -> Figures:
     for number, page in enumerate(pages, 1):
         more = {"NextToken": str(number)} if number < len(pages) else {}
         cloudwatch.answers("get_metric_data", {"MetricDataResults": page, **more})
-    return figures(OnAws(cloudwatch.client), NOW)  # type: ignore[arg-type]
+    return figures(OnAws(cloudwatch.client), NOW)
 
 
 def test_the_figures_on_aws_are_the_sums_and_the_latest_ages_of_the_metrics(cloudwatch: Stubbed) -> None:
@@ -102,7 +102,7 @@ def test_the_figures_on_aws_are_the_sums_and_the_latest_ages_of_the_metrics(clou
     assert len(ids) == sum(len(kind.metrics) for kind in BECAME.values()) + 7
 
     def result(*metric: str, values: dict[datetime, float]) -> dict[str, Any]:
-        name = ids[metric]  # type: ignore[index]
+        name = ids[metric]
         return {"Id": name, "Label": name, "Timestamps": list(values), "Values": list(values.values())}
 
     posted = ("Teller/teller-prod", "Posted", "process_transactions")

@@ -110,7 +110,7 @@ def test_each_kind_of_damage_of_an_accounts_books_is_a_problem(found: Any, entri
 
 
 def test_what_only_aws_can_show_is_not_counted_as_passed_and_one_failed_check_fails_the_report() -> None:
-    step, run = Step(1, "a step"), Run(FakeDeployment([], {}))  # type: ignore[arg-type]
+    step, run = Step(1, "a step"), Run(FakeDeployment([], {}))
     step.only_on_aws("a claim", "a local AWS lacks it")
     assert step.verdict is Verdict.ONLY_ON_AWS
     step.check("another claim")
@@ -183,7 +183,7 @@ def test_quotas_are_held_against_what_the_parameters_allow_and_topics_are_asked_
 
     def work(run: Run, step: Step) -> None:
         kept = {"Q": {"DeletionPolicy": "Retain"}}
-        run.resources = SimpleNamespace(parameters=parameters, expected=kept)  # type: ignore[assignment]
+        run.resources = SimpleNamespace(parameters=parameters, expected=kept)
         quotas(run, step)
 
     step = done(work, **clients)
@@ -208,11 +208,11 @@ def test_quotas_are_held_against_what_the_parameters_allow_and_topics_are_asked_
 def test_a_queues_policy_is_compared_whole_in_any_spelling(change: Any, problem: str | None) -> None:
     condition = {"Bool": {"aws:SecureTransport": False}}
     statement = {"Sid": "TlsOnly", "Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": "*"}
-    statement |= {"Condition": condition}  # type: ignore[dict-item]
+    statement |= {"Condition": condition}
     document = {"Statement": [statement]}
     policy = {"Type": "AWS::SQS::QueuePolicy", "Properties": {"Queues": [{"Ref": "Q"}], "PolicyDocument": document}}
-    run = Run(FakeDeployment([], {}))  # type: ignore[arg-type]
-    run.resources = SimpleNamespace(expected={"P": policy}, resolved=lambda node: node)  # type: ignore[assignment]
+    run = Run(FakeDeployment([], {}))
+    run.resources = SimpleNamespace(expected={"P": policy}, resolved=lambda node: node)
     found = list(Compared(run)._queue_policy("Q", {"Statement": [statement | change]}))
     assert problem in found if problem else found == []
 
@@ -223,8 +223,8 @@ def test_a_role_that_others_may_take_or_that_has_no_boundary_is_named() -> None:
         return {"AssumeRolePolicyDocument": {"Statement": [statement]}}
 
     answer = {"Role": trusting("ec2.amazonaws.com")}
-    run = Run(FakeDeployment([], {"iam": SimpleNamespace(get_role=lambda **_: answer)}))  # type: ignore[arg-type]
-    run.resources = {"R": "r"}  # type: ignore[assignment]
+    run = Run(FakeDeployment([], {"iam": SimpleNamespace(get_role=lambda **_: answer)}))
+    run.resources = {"R": "r"}
     expected = trusting("lambda.amazonaws.com") | {"PermissionsBoundary": "arn:b"}
     assert list(Compared(run)._role("R", expected)) == [
         "R.boundary: expected arn:b, got nothing",
@@ -252,7 +252,7 @@ def test_code_that_is_not_what_was_built_is_named(
         expected: ClassVar = {"F": {"Type": f"{SERVERLESS}Function"}, "L": {"Type": f"{SERVERLESS}LayerVersion"}}
 
     def work(run: Run, step: Step) -> None:
-        run.resources = Found({"F": "f", "L0d4b268692": "arn"})  # type: ignore[assignment]
+        run.resources = Found({"F": "f", "L0d4b268692": "arn"})
         code.check_code(run, step)
 
     assert [sentence.partition("got ")[2] for sentence in problems(done(work, **{"lambda": lambda_}))] == problem

@@ -93,7 +93,7 @@ MISTYPED: list[tuple[Callable[[VersionedTable], object], str]] = [
     (lambda table: list(table.scan(deadline=SPAN)), r"deadline: .*timedelta\(seconds=5\) is no deadline"),
     (lambda _: write(client, lambda _: Plan(None), {}, SECONDS), NO_DEADLINE),
     (
-        lambda _: VersionedTable("Orders", client, "order_id"),  # type: ignore[arg-type]
+        lambda _: VersionedTable("Orders", client, "order_id"),
         r"None is no table's name: expected VersionedTable\(client, name, \*key_names\)",
     ),
     (  # though the lock may be free
@@ -105,7 +105,7 @@ MISTYPED: list[tuple[Callable[[VersionedTable], object], str]] = [
         r"lease_seconds: expected a number of seconds, got .*timedelta\(seconds=5\)",
     ),
     (
-        lambda _: Locks(client, "Locks", clock_skew_seconds="1"),  # type: ignore[arg-type]
+        lambda _: Locks(client, "Locks", clock_skew_seconds="1"),
         "clock_skew_seconds: expected a number of seconds, got '1'",
     ),
     (
@@ -118,11 +118,11 @@ MISTYPED: list[tuple[Callable[[VersionedTable], object], str]] = [
     (lambda _: read(client, key("Orders", order_id=7), Deadline.after(5)), "order_id=7: one key, expected a list"),
     (lambda _: read(client, [ORDER], Deadline.after(5)), NO_KEY),
     (
-        lambda table: table.upsert("c-1", 7, entries=[MapEntry(("a", "b"), 1, as_of=date(2026, 1, 1))]),  # type: ignore[arg-type]
+        lambda table: table.upsert("c-1", 7, entries=[MapEntry(("a", "b"), 1, as_of=date(2026, 1, 1))]),
         r"as_of is datetime\.date\(2026, 1, 1\), expected a datetime",
     ),
     (
-        lambda table: table.upsert("c-1", 7, entries=MapEntry(("a", "b"), 1)),  # type: ignore[arg-type]
+        lambda table: table.upsert("c-1", 7, entries=MapEntry(("a", "b"), 1)),
         r"\('a', 'b'\) is no MapEntry: expected a list of them",
     ),
     (lambda _: upsert(client, ORDER, [MapEntry(("a", "b"), 1)]), NO_KEY),
