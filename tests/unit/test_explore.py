@@ -16,7 +16,18 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import OutcomeUnknown, VersionedTable
-from conditional_writes.testing import Engine, Explored, Fault, Outcome, Stuck, Violation, explore, exploring, replay
+from conditional_writes.testing import (
+    Engine,
+    Explored,
+    Fault,
+    Outcome,
+    Stuck,
+    Violation,
+    explore,
+    exploring,
+    replay,
+    schedule,
+)
 from conditional_writes.testing.schedule import Choice
 from conditional_writes.upserts import MapEntry
 from tests.support.new_tables import definition
@@ -83,6 +94,13 @@ def test_a_lost_update_is_found_made_short_and_found_again_by_its_script() -> No
         with pytest.raises(Violation, match=found.value.why.split("\n")[0][:20]):
             replay(found.value.script, naive, naive, setup=Accounts, check=none_is_lost)
     assert len(replay("a a b b", naive, naive, setup=Accounts, check=none_is_lost)) == 2
+
+
+@pytest.mark.parametrize("script", ["b c a", "a:explodes b", "a: b", ":lost", "A"])
+def test_a_script_of_other_workers_or_faults_is_refused(script: str) -> None:
+    """It would run another order, and find nothing."""
+    with pytest.raises(ValueError, match=r"replay: .*: expected one of 2 workers from a on, and a fault"):
+        replay(script, naive, naive, setup=Accounts, check=none_is_lost)
 
 
 def test_upserts_have_learned_nothing_in_an_earlier_order() -> None:
@@ -302,6 +320,22 @@ async def awaited(_: object, __: object = None) -> None: ...
 def test_a_worker_that_no_order_can_be_tried_of_is_refused_whatever_the_check_says(worker: Any, sentence: str) -> None:
     with pytest.raises(Stuck, match=sentence):
         explored(worker, check=lambda *_: None)
+
+
+def test_a_worker_that_is_stuck_may_end_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of its thread would be one of another test."""
+    monkeypatch.setattr(schedule, "STUCK_SECONDS", 0.1)
+    lock = threading.Lock()
+
+    def worker(accounts: Accounts) -> None:
+        with lock:
+            accounts.touch("alice", "alice")
+
+    with pytest.raises(Stuck, match="waits for something other than DynamoDB"):
+        explored(worker, worker)
+    for thread in threading.enumerate():
+        if thread.name in {"a", "b"}:
+            thread.join(30)
 
 
 def test_a_check_or_set_up_that_would_have_to_be_awaited_is_refused() -> None:

@@ -91,8 +91,15 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
 
 
 def replay[World](script: str, *workers: Worker[World], setup: Setup[World], check: Check[World]) -> list[Outcome]:
-    """Runs the workers in the order of a script that `explore` has printed. Raises Violation if the check fails."""
+    """Runs the workers in the order of a script that `explore` has printed. Raises Violation if the check fails.
+
+    Raises ValueError for a script of other workers or faults. Words whose step isn't there any more are left out.
+    """
     words = script.split()
+    for word in words:
+        thread, _, fault = word.partition(":")
+        if not 0 <= ord(thread[:1] or " ") - ord("a") < len(workers) or (":" in word and fault not in set(Fault)):
+            raise ValueError(f"replay: {word!r}: expected one of {len(workers)} workers from a on, and a fault, if any")
     runner = _Runner(workers, setup, check, tuple(Fault), sum(":" in word for word in words))
     with _simulated(runner.clock):
         ran = runner.run(scripted(words))

@@ -3,6 +3,7 @@
 A worker stands for a process. Threads of a pool that it makes are scheduled as it is, and die with it.
 """
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -325,7 +326,8 @@ class Schedule:
             run()
         finally:
             thread.is_done = True
-            self._parked.release()
+            with contextlib.suppress(RuntimeError):  # after Stuck nobody waits for it
+                self._parked.release()
 
     def _park(self, thread: Thread) -> None:
         """Stops until this thread is the one that goes on."""
