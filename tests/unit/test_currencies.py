@@ -17,23 +17,8 @@ from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
 from ledger.core.values import decimal_places
-from tests.support.samples import (
-    ALICE,
-    BOB,
-    CLOSED,
-    NOW,
-    changed,
-    entry_of,
-    hold,
-    importing,
-    limit,
-    limits,
-    opening,
-    payment,
-    posting,
-    reversing,
-    transfer,
-)
+from tests.support import samples
+from tests.support.samples import ALICE, BOB, NOW, changed, hold, importing, limits, payment, posting, transfer
 
 PLENTY = Decimal(10**15)
 codes = st.sampled_from(sorted(MINOR_UNITS))
@@ -55,23 +40,23 @@ def an_account(currency: str, places: int | None, account: Account = ALICE) -> A
 
 
 OUTCOME = Outcome(str(Status.POSTED), None, PLENTY, 3 * PLENTY, 2, NOW, "EUR")
-CREDIT = entry_of(payment(PLENTY, transaction_id="credit"), OUTCOME)
+CREDIT = samples.entry_of(payment(PLENTY, transaction_id="credit"), OUTCOME)
 AROUND = Context({CREDIT.entry_id: CREDIT}.get)
 
 
 def messages_with(number: Decimal, currency: str) -> Iterator[tuple[TransactionMessage, str]]:
     """Messages of each type that may have the number, and the field that has it."""
-    yield opening(-number, currency), "overdraft_limit"
+    yield samples.opening(-number, currency), "overdraft_limit"
     yield importing(-number, currency=currency), "balance"
     yield importing(0, currency=currency, holds={"h": {"amount": number}}), "holds: h: amount"
     yield payment(number), "amount"
     yield payment(-number), "amount"
     yield transfer(number), "amount"
-    yield limit(-number), "overdraft_limit"
+    yield samples.limit(-number), "overdraft_limit"
     yield hold(number), "amount"
     yield posting(number, hold_id="hold-1"), "amount"
     yield posting(number, hold_id="hold-1", to_account_id="bob", final=False), "amount"
-    yield reversing("credit", number), "amount"
+    yield samples.reversing("credit", number), "amount"
 
 
 def after(message: TransactionMessage, currency: str, places: int | None, context: Context = AROUND) -> list[Account]:
@@ -136,7 +121,7 @@ def test_an_account_without_the_rule_takes_any_decimals(whole: int, finer: int) 
 
 @given(codes, st.booleans())
 def test_the_rule_is_recorded_when_the_account_is_opened(currency: str, is_on: bool) -> None:
-    message = opening("0", currency)
+    message = samples.opening("0", currency)
     context = Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units, posted_at=NOW)
     [(account, outcome)] = message.outcomes_on([None], context)
     places = MINOR_UNITS[currency] if is_on else None
@@ -154,7 +139,7 @@ def test_a_transfer_has_no_more_decimals_than_either_of_its_accounts_may_have() 
 
 def test_the_decimals_are_looked_at_before_whether_the_account_or_the_hold_is_open() -> None:
     with pytest.raises(InvalidMessage):
-        payment("0.001").decide([changed(CLOSED, decimal_places=2)], Context())
+        payment("0.001").decide([changed(samples.CLOSED, decimal_places=2)], Context())
     with pytest.raises(InvalidMessage):
         posting("0.1", hold_id="none", to_account_id="bob").decide([ALICE, changed(BOB, decimal_places=0)], Context())
 

@@ -9,19 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.refusals import NOT_FOR_SQS
 from tools.local_aws.functions import record
-from workers.queue_messages import (
-    MAXIMUM_FRAMES,
-    MAXIMUM_REASON_CHARACTERS,
-    MAXIMUM_TRACEBACK_CHARACTERS,
-    Attempt,
-    ErrorText,
-    NotAnSqsEvent,
-    NotAnSqsRecord,
-    message_from_record,
-    message_id_of,
-    messages_of,
-    printable_reason,
-)
+from workers import queue_messages
+from workers.queue_messages import Attempt, ErrorText, NotAnSqsEvent, message_from_record, messages_of, printable_reason
 
 WITHOUT: dict[str, dict[str, Any]] = {
     "receiptHandle: expected a text": {"receiptHandle": None},
@@ -50,7 +39,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("problem", "fields"), UNREADABLE)
 def test_a_record_that_is_none_of_sqs_names_the_field_and_quotes_nothing(problem: str, fields: dict[str, Any]) -> None:
-    with pytest.raises(NotAnSqsRecord) as caught:
+    with pytest.raises(queue_messages.NotAnSqsRecord) as caught:
         message_from_record(record("secret") | fields)
     assert str(caught.value).startswith(problem)
     assert "secret" not in str(caught.value)
@@ -70,7 +59,7 @@ def test_a_record_without_what_nobody_needs_is_one(name: str) -> None:
 @pytest.mark.parametrize("odd", [None, "x", [], {}, record("x") | {"messageId": ""}, record("x") | {"messageId": 1}])
 def test_a_record_without_an_id_cannot_be_told_from_the_others(odd: Any) -> None:
     with pytest.raises(NotAnSqsEvent, match=r"^Records\[3\]: expected a record of SQS's, with its messageId$"):
-        message_id_of(odd, 3)
+        queue_messages.message_id_of(odd, 3)
 
 
 @pytest.mark.parametrize("event", [None, [], "x", {}, {"Records": None}, {"Records": {"0": record("x")}}])
@@ -104,28 +93,28 @@ def other(depth: int, text: str) -> None:
 @pytest.mark.parametrize("length", [1, 20_000])
 def test_an_error_s_text_has_its_innermost_frames_and_both_its_ends(length: int) -> None:
     with pytest.raises(ValueError, match="x") as caught:
-        one(MAXIMUM_FRAMES, "x" * length + " is the end")
+        one(queue_messages.MAXIMUM_FRAMES, "x" * length + " is the end")
     name, text = ErrorText.of(caught.value)
     assert name == "ValueError"
     assert text.startswith("Traceback (most recent call last):\n")
     assert text.endswith("x is the end")
     if length == 1:
-        assert text.count("\n  File ") == MAXIMUM_FRAMES
+        assert text.count("\n  File ") == queue_messages.MAXIMUM_FRAMES
         assert "in test_an_error_s_text" not in text
     else:
-        assert len(text) == MAXIMUM_TRACEBACK_CHARACTERS + 1
-        assert text[MAXIMUM_TRACEBACK_CHARACTERS // 2] == "…"
+        assert len(text) == queue_messages.MAXIMUM_TRACEBACK_CHARACTERS + 1
+        assert text[queue_messages.MAXIMUM_TRACEBACK_CHARACTERS // 2] == "…"
 
 
 def test_a_reason_has_only_characters_that_a_queue_takes_and_is_cut_before_it_fills_the_message() -> None:
     assert printable_reason("no map: \0\x1b[2J\uffff\ud800 é") == r"no map: \x00\x1b[2J\uffff\ud800 é"
-    assert printable_reason("x" * 100_000) == "x" * MAXIMUM_REASON_CHARACTERS
+    assert printable_reason("x" * 100_000) == "x" * queue_messages.MAXIMUM_REASON_CHARACTERS
 
 
 @given(st.text(st.characters()))  # Lone surrogates, too.
 @example("\0" * 1_000)
 def test_any_text_becomes_a_short_and_printable_reason(text: str) -> None:
     reason = printable_reason(text)
-    assert len(reason) <= MAXIMUM_REASON_CHARACTERS
+    assert len(reason) <= queue_messages.MAXIMUM_REASON_CHARACTERS
     assert reason.isprintable()
     assert not NOT_FOR_SQS.search(reason)

@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.core import republish_requests
 from ledger.core.read_requests import ReadStatement, decode_request
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.republish_requests import (
-    RepublishAccount,
-    RepublishAccounts,
-    decode_republish_request,
-    republish_event,
-)
+from ledger.core.republish_requests import RepublishAccount, decode_republish_request, republish_event
 from tests.support.strategies import JSON, nested
 
 STATEMENT = {"read": "statement", "account_id": "alice"}
@@ -83,7 +79,7 @@ def test_any_json_is_a_request_or_is_refused(event: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "request_fields",
+    "fields",
     [
         ALICE,
         ALICE | {"from_version": 7},
@@ -95,11 +91,11 @@ def test_any_json_is_a_request_or_is_refused(event: Any) -> None:
         SINCE | {"to": "2026-03-02T00:00:00Z", "after": "x" * 2048},
     ],
 )
-def test_a_request_is_decoded_and_encoded_as_it_was(request_fields: dict[str, Any]) -> None:
-    request = decode_republish_request({"republish": request_fields})
-    assert isinstance(request, RepublishAccount if "account_id" in request_fields else RepublishAccounts)
+def test_a_request_is_decoded_and_encoded_as_it_was(fields: dict[str, Any]) -> None:
+    request = decode_republish_request({"republish": fields})
+    assert isinstance(request, RepublishAccount if "account_id" in fields else republish_requests.RepublishAccounts)
     assert decode_republish_request(republish_event(request)) == request
-    assert republish_event(request)["republish"].keys() == request_fields.keys()
+    assert republish_event(request)["republish"].keys() == fields.keys()
 
 
 def test_times_to_publish_from_are_in_utc() -> None:

@@ -7,14 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore import exceptions
 from botocore.config import Config
-from botocore.exceptions import (
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ProxyConnectionError,
-)
+from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError, EndpointConnectionError
 
 from conditional_writes import OutcomeUnknown, VersionedTable, key, write
 from conditional_writes.core.items import to_dynamodb
@@ -64,7 +59,7 @@ DAMAGED: dict[str, Any] = {
     "a refusal with the status of an internal error": (500, REFUSAL, {}),
     "a lost connection": ConnectionClosedError(endpoint_url="https://dynamodb"),
     "a connection that was reset, by aiobotocore": EndpointConnectionError(endpoint_url="x", error=ClientOSError()),
-    "a proxy that dropped the answer": ProxyConnectionError(proxy_url="http://proxy"),
+    "a proxy that dropped the answer": exceptions.ProxyConnectionError(proxy_url="http://proxy"),
 }
 NEVER_SENT: dict[str, Any] = {
     "no connection": EndpointConnectionError(endpoint_url="https://dynamodb"),
