@@ -60,11 +60,8 @@ class Journal(NamedTuple):
 
     def between(self, begin: datetime, end: datetime | None) -> list[int]:
         """The versions that were posted at `begin` or later, and before `end`."""
-        return [
-            version
-            for version, entry in enumerate(self.entries, 1)
-            if begin <= time_of(entry) and (end is None or time_of(entry) < end)
-        ]
+        times = enumerate(map(time_of, self.entries), 1)
+        return [version for version, time in times if begin <= time and (end is None or time < end)]
 
     def balance(self, at: datetime) -> Answer:
         earlier = [entry for entry in self.entries if time_of(entry) < at]

@@ -47,9 +47,6 @@ def whole_days(account_id: str, added_on: date, nights: Iterable[date]) -> Itera
             yield night
 
 
-# --- the days ---------------------------------------------------------------------------------------------
-
-
 @given(ids, days, st.lists(st.integers(0, 70), max_size=60))
 def test_whatever_nights_are_left_out_or_come_twice_a_journal_of_thirty_days_ago_is_due(
     account_id: str, day: date, gaps: Sequence[int]
@@ -83,9 +80,6 @@ def test_each_night_has_its_share_of_the_accounts_however_many_days_are_between(
 def test_a_day_in_the_future_is_due(account_id: str, day: date, ahead: int) -> None:
     assert checkpoint(account_id, after(ahead, day)).is_whole_due(day)
     assert not checkpoint(account_id, day).is_whole_due(day)
-
-
-# --- their items ------------------------------------------------------------------------------------------
 
 
 scalars = st.none() | st.booleans() | st.text() | st.binary() | st.decimals(allow_nan=False, allow_infinity=False)

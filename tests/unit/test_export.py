@@ -79,10 +79,7 @@ class Exported(NamedTuple):
 
 
 def items_of(books: Books, entries: list[JournalEntry]) -> Callable[[str, int], Iterator[bytes]]:
-    items = {
-        "Accounts": [account_item(account) for account in books.accounts.values()],
-        "Journal": [entry_item(entry) for entry in entries],
-    }
+    items = {"Accounts": [*map(account_item, books.accounts.values())], "Journal": [*map(entry_item, entries)]}
     return lambda table, segment: (json.dumps(to_dynamodb(each)).encode() for each in items[table][segment::SEGMENTS])
 
 

@@ -89,12 +89,8 @@ names = st.sampled_from(["S", "N", "B", "M", "L", "SS", "NULL", "BOOL", "Code", 
     st.characters(codec="utf-8"), min_size=1
 )
 texts = st.text(st.characters(codec="utf-8"))
-scalars: st.SearchStrategy[Any] = st.none() | st.booleans() | texts | exact_numbers() | st.just(0) | st.binary()
-sets: st.SearchStrategy[Any] = (
-    st.sets(texts, min_size=1, max_size=3)
-    | st.sets(exact_numbers(), min_size=1, max_size=3)
-    | st.sets(st.binary(), min_size=1, max_size=3)
-)
+scalars = st.none() | st.booleans() | texts | exact_numbers() | st.just(0) | st.binary()
+sets = st.one_of(*(st.sets(each, min_size=1, max_size=3) for each in (texts, exact_numbers(), st.binary())))
 items = st.dictionaries(names, nested(scalars | sets, names, 3, max_leaves=10), max_size=5)
 ANSWERING = Answering()
 """One for all examples: making a client takes long."""

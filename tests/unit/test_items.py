@@ -14,16 +14,10 @@ from tests.support.strategies import exact_numbers
 
 texts = st.text(st.characters(codec="utf-8"))
 numbers = exact_numbers() | st.just(Decimal(0)) | st.integers(-(10**40), 10**40)
-scalars: st.SearchStrategy[Any] = st.none() | st.booleans() | texts | numbers | st.binary()
-others: st.SearchStrategy[Any] = (
-    st.floats() | st.decimals() | st.dates() | st.binary().map(Binary) | st.binary().map(bytearray)
-)
-sets: st.SearchStrategy[Any] = (
-    st.sets(texts, max_size=3)
-    | st.sets(numbers, max_size=3)
-    | st.sets(st.binary(), max_size=3)
-    | st.frozensets(scalars, max_size=3)
-)
+scalars = st.none() | st.booleans() | texts | numbers | st.binary()
+others = st.floats() | st.decimals() | st.dates() | st.binary().map(Binary) | st.binary().map(bytearray)
+sets = st.one_of(*(st.sets(each, max_size=3) for each in (texts, numbers, st.binary())))
+sets |= st.frozensets(scalars, max_size=3)
 
 
 def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

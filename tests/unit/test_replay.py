@@ -59,9 +59,6 @@ def test_a_time_that_no_worker_can_have_is_found(first: str, second: str, why: s
     assert sentences == ([f"wrong time: version 2, t-1: posted at {second}, {why}"] if why else [])
 
 
-# --- the sentences ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

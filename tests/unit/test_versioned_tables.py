@@ -55,9 +55,6 @@ def test_an_item_that_a_plan_has_not_is_none_or_an_error() -> None:
             look(OBSERVED, "c-1", 9)
 
 
-# --- errors ----------------------------------------------------------------------------------------------
-
-
 def refused(code: str, *keys: Key, reasons: list[dict[str, Any]] | None = None, message: str = "") -> ClientError:
     """The library's error for DynamoDB's, of a read or, with reasons, of a transaction."""
     with Stubbed("dynamodb") as stubbed:
