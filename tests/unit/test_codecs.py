@@ -443,15 +443,11 @@ class Tree:
 
 
 TEXTS = st.sampled_from("abc")
+NUMBERS = st.none() | st.integers(0, 2)
 TREES = st.recursive(
-    st.builds(Tree, st.none() | st.integers(0, 2), st.lists(TEXTS, max_size=3), st.sets(TEXTS)),
-    lambda trees: st.builds(
-        Tree,
-        st.none() | st.integers(0, 2),
-        st.just([]),
-        st.just(set()),
-        st.lists(trees, max_size=3),
-        st.dictionaries(TEXTS, trees, max_size=2),
+    st.builds(Tree, NUMBERS, st.lists(TEXTS, max_size=3), st.sets(TEXTS)),
+    lambda inner: st.builds(
+        Tree, NUMBERS, trees=st.lists(inner, max_size=3), by_name=st.dictionaries(TEXTS, inner, max_size=2)
     ),
     max_leaves=6,
 )

@@ -74,14 +74,8 @@ def rows(text: str) -> list[list[str]]:
 
 
 USED = {"account_id": "teller:shard:7:acc-1", "balance": "97", "version": 3, "posted_at": TIME, "seal": "s"}
-POOL = ACCOUNT | {
-    "balance": "100",
-    "held": "0",
-    "available": None,
-    "overdraft_limit": None,
-    "holds": [],
-    "pool": {"shards": 64, "used": [USED | {"account_id": "teller:shard:0:acc-1", "balance": "3"}, USED]},
-}
+POOL = ACCOUNT | {"balance": "100", "held": "0", "available": None, "overdraft_limit": None, "holds": []}
+POOL |= {"pool": {"shards": 64, "used": [USED | {"account_id": "teller:shard:0:acc-1", "balance": "3"}, USED]}}
 OF_POOL = entry("sale-1", "3", {"type": "compound"}, account_id="teller:shard:0:acc-1", home_account_id="shop")
 
 
