@@ -28,6 +28,8 @@ from tools.local_aws.tables import Tables, scan
 
 MILLISECOND = timedelta(milliseconds=1)
 
+type Items = Iterable[dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class Books:
@@ -64,11 +66,7 @@ def read_books(endpoint: Endpoint, tables: Tables) -> Books:
     return books_of(scan(endpoint, tables.accounts), scan(endpoint, tables.journal), reversals)
 
 
-def books_of(
-    account_items: Iterable[dict[str, Any]],
-    journal_items: Iterable[dict[str, Any]],
-    reversal_items: Iterable[dict[str, Any]] | None = None,
-) -> Books:
+def books_of(account_items: Items, journal_items: Items, reversal_items: Items | None = None) -> Books:
     """The books in the tables' items, which are in DynamoDB's JSON."""
     plain_accounts, plain_entries = list(map(from_dynamodb, account_items)), list(map(from_dynamodb, journal_items))
     accounts = list(map(account_from_item, plain_accounts))

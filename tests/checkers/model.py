@@ -70,7 +70,7 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits, first_shard
         new_pools = {name: state["pool"] for name, state in together.accounts.items() if state["pool"]}
         placed = oracle.on_shards(message.canonical_payload(), pools_of(books) | new_pools, first_shard)
         account_ids = oracle.account_ids(placed, journal)
-        expected = _post(books, journal, together, message, placed, delivered_before=deliveries > 1)
+        expected = _post(books, journal, together, message, placed, again=deliveries > 1)
         is_last_wait = expected is Expected.AGAIN and waits >= limits.waits
         dispositions[index] = Expected.DEAD if is_last_wait else expected
         others = [names for names in joined if not names.isdisjoint(account_ids)]
@@ -86,13 +86,7 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits, first_shard
 
 
 def _post(
-    books: Books,
-    journal: oracle.Journal,
-    group: Group,
-    message: TransactionMessage,
-    placed: dict[str, Any],
-    *,
-    delivered_before: bool,
+    books: Books, journal: oracle.Journal, group: Group, message: TransactionMessage, placed: Any, *, again: bool
 ) -> Expected:
     """Adds the effects to the group, and the new entries to the journal. The message is `placed` on its shards."""
     existing, request = entries_of(books), message.canonical_payload()
@@ -104,7 +98,7 @@ def _post(
         effects = oracle.effects(placed, states, journal)
     except oracle.Invalid:
         return Expected.DEAD
-    if effects is None and before and not staged and not delivered_before:
+    if effects is None and before and not staged and not again:
         return Expected.EITHER  # Its entries are read only if another message of the batch needs them.
     if before or staged:
         return Expected.DONE if all(each == request for each in before + staged) else Expected.DEAD

@@ -144,14 +144,12 @@ class Working:
         if self.telling_fails:
             raise ZeroDivisionError("division by zero")
 
-    def process(
-        self, records: Iterable[Any], handle: Handler = all_done, context: Any = None, log_level: str = "DEBUG"
-    ) -> list[str]:
+    def process(self, records: Any, handle: Handler = all_done, context: Any = None, level: str = "DEBUG") -> list[str]:
         """Returns the ids that return to the queue."""
         log = io.StringIO()
         metrics = EphemeralMetrics(namespace="Orders", service="place_orders")
         queue = Queue(self.sqs.client, QUEUE_URL, DEAD_LETTER_URL, RETENTION_SECONDS, 900, MAXIMUM_WAITS)
-        logger = Logger(service=f"worker-{uuid.uuid4()}", stream=log, level=log_level)
+        logger = Logger(service=f"worker-{uuid.uuid4()}", stream=log, level=level)
         outside = (self.attempts, logger, metrics, self.tell, self.record)
         worker = QueueWorker(decode, handle, disposition_of, queue, *outside)
         response = worker.process({"Records": list(records)}, context or Context())
@@ -322,7 +320,7 @@ def test_what_sqs_would_delete_soon_is_dead_even_without_a_record(working: Worki
 
 def test_a_batch_is_a_line_and_each_message_is_another_at_debug_those_that_are_done_too(working: Working) -> None:
     ends = {"a": DONE, "b": DEAD, "c": WAITING, "d": FAILED, "e": DONE, "f": FAILED}
-    working.ended(ends, log_level="INFO")
+    working.ended(ends, level="INFO")
     assert (working.batch["level"], working.batch["message"], working.batch["messages"]) == ("INFO", "batch", 6)
     counts = {name: working.batch[name] for name in ("placed", "dead_lettered", "waiting", "returned")}
     assert counts == {"placed": 2, "dead_lettered": 1, "waiting": 1, "returned": 2}

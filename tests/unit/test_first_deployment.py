@@ -62,9 +62,7 @@ KEPT = {
 }
 
 
-def what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails(
-    resources: Resources, given: dict[str, str]
-) -> Iterator[str]:
+def data_is_kept_in_prod_but_not_of_a_creation_that_fails(resources: Resources, given: dict[str, str]) -> Iterator[str]:
     for kind, kept in KEPT.items():
         expected = (kept, "Retain") if given["Stage"] == "prod" else ("Delete", "Delete")
         for name, each in of_kind(resources, kind):
@@ -101,9 +99,7 @@ def what_calls_a_function_calls_its_alias(resources: Resources, _: dict[str, str
                 yield f"{name}: lets call the newest code, not the deployed version"
 
 
-def no_caller_of_a_url_can_write_the_event_that_names_its_caller(
-    resources: Resources, given: dict[str, str]
-) -> Iterator[str]:
+def no_caller_of_a_url_can_write_the_event_that_names_it(resources: Resources, given: dict[str, str]) -> Iterator[str]:
     for name, policy in of_kind(resources, "AWS::IAM::ManagedPolicy"):
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
             calls = "lambda:InvokeFunction" in statement["Action"] and "Url" not in statement["Action"]
@@ -123,11 +119,11 @@ def two_stacks_of_an_account_have_no_name_in_common(resources: Resources, _: dic
 
 OF_RESOURCES: list[Rule] = [
     two_stacks_of_an_account_have_no_name_in_common,
-    what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails,
+    data_is_kept_in_prod_but_not_of_a_creation_that_fails,
     a_key_of_kms_is_used_if_one_is_given,
     every_change_publishes_a_version,
     what_calls_a_function_calls_its_alias,
-    no_caller_of_a_url_can_write_the_event_that_names_its_caller,
+    no_caller_of_a_url_can_write_the_event_that_names_it,
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, override
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from conditional_writes import Deadline, Item, Key, Observed, Plan, Put, Write, Written
+from conditional_writes import Deadline, Item, Key, Observed, Put, Write, Written
 from conditional_writes.core import unconditional
 from conditional_writes.core.requests import as_request
 from conditional_writes.core.steps import Steps, blocking
@@ -29,9 +29,7 @@ from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Dead, Di
 def engine(items: dict[Key, Item], refuses: Callable[[Sequence[Write]], None]) -> Callable[..., Written[Any]]:
     """Stands for `write`, and for a DynamoDB that has these items. `refuses` may raise an error of DynamoDB's."""
 
-    def write(
-        _: object, plan: Callable[[Observed], Plan[Any]], observed: Observed, deadline: Deadline, **__: object
-    ) -> Written[Any]:
+    def write(_: object, plan: Any, observed: Observed, deadline: Deadline, **__: object) -> Written[Any]:
         while True:
             deadline.check("writing")
             planned = plan(observed)

@@ -19,9 +19,7 @@ DONE = Done(UPSERTED)
 _numbers = itertools.count(1)
 
 
-def update(
-    seconds: float, entries: dict[str, Any], account_id: str = "alice", path: tuple[str, ...] = ("preferences",)
-) -> QueuedUpdate:
+def update(seconds: float, entries: Any, account_id: str = "alice", path: Any = ("preferences",)) -> QueuedUpdate:
     message = message_from_record(record("", sent_at=START + timedelta(seconds=seconds)))
     message.content = ProfileUpdate(account_id=account_id, path=path, entries=entries)
     return message
