@@ -127,42 +127,28 @@ def dropping_metrics(bank: Bank) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
-    ("plant", "work", "problem"),
-    [
-        (
-            forbidding,
-            permissions,
-            "ProcessTransactionsRole, dynamodb:BatchGetItem on JournalTable: expected allowed, got ",
+PLANTED: dict[Work, dict[str, Callable[[Bank], contextlib.AbstractContextManager[None]]]] = {
+    permissions: {
+        "ProcessTransactionsRole, dynamodb:BatchGetItem on JournalTable: expected allowed, got ": forbidding,
+        "ReadAccountsRole, dynamodb:DeleteItem on AccountsTable: expected denied, got allowed": allowing(
+            "dynamodb:DeleteItem", "Accounts"
         ),
-        (
-            allowing("dynamodb:DeleteItem", "Accounts"),
-            permissions,
-            "ReadAccountsRole, dynamodb:DeleteItem on AccountsTable: expected denied, got allowed",
+        "ReadAccountsRole, dynamodb:Query: expected the template's statements, got another one": allowing(
+            "dynamodb:Query", "Profiles"
         ),
-        (
-            allowing("dynamodb:Query", "Profiles"),
-            permissions,
-            "ReadAccountsRole, dynamodb:Query: expected the template's statements, got another one that allows this",
-        ),
-        (
-            lambda bank: bank.profiles.visibility_timeout(100),
-            configuration,
-            "ProfilesQueue.VisibilityTimeout: expected 840, got 100",
-        ),
-        (disabling_an_alarm, configuration, "BusDeadLetterAlarm.ActionsEnabled: expected True, got False"),
-        (
-            dropping_metrics,
-            configuration,
-            "UpsertProfilesFunction.LoggingConfig.ApplicationLogLevel: expected TRACE, got WARN",
-        ),
-    ],
-    ids=lambda value: value.partition(":")[0] if isinstance(value, str) else None,
-)
-def test_a_planted_defect_is_named(
-    run: Run, bank: Bank, plant: Callable[[Bank], contextlib.AbstractContextManager[None]], work: Work, problem: str
-) -> None:
-    with plant(bank):
+    },
+    configuration: {
+        "ProfilesQueue.VisibilityTimeout: expected 840, got 100": lambda bank: bank.profiles.visibility_timeout(100),
+        "BusDeadLetterAlarm.ActionsEnabled: expected True, got False": disabling_an_alarm,
+        "UpsertProfilesFunction.LoggingConfig.ApplicationLogLevel: expected TRACE, got WARN": dropping_metrics,
+    },
+}
+"""By the step that names them, and its sentence."""
+
+
+@pytest.mark.parametrize(("work", "problem"), [(work, problem) for work, of in PLANTED.items() for problem in of])
+def test_a_planted_defect_is_named(run: Run, bank: Bank, work: Work, problem: str) -> None:
+    with PLANTED[work][problem](bank):
         found = problems(run, work)
     assert any(each.startswith(problem) for each in found)
     assert {each.partition(",")[0].partition(".")[0] for each in found} == {problem.partition(",")[0].partition(".")[0]}
