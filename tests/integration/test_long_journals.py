@@ -129,12 +129,6 @@ def test_an_index_that_shows_what_the_table_does_not_have_is_no_truth(long: Reco
     ]
 
 
-@pytest.mark.parametrize("hidden", [{31}, {1}, set(range(5, 15))], ids=str)
-def test_an_index_with_a_hole_is_filled_from_the_table(long: Reconciled, hidden: set[int]) -> None:
-    long.index.hidden = hidden
-    assert counts(long.run()) == (5, 5, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("error", "reason"), [(None, "IndexIsLate: its index lacks version 25"), (AWAY, "ClientError")]
 )

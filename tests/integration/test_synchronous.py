@@ -16,7 +16,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from ledger.lines import LONGEST_LINE
 from ledger.tables import CONTENDED_SECONDS
-from tests.support.bodies import Body
+from tests.support.bodies import Body, hold, payment, post_hold, reverse, transfer, void_hold
 from tests.support.in_process import Aws
 from tests.support.ledger import Ledger
 from tests.support.template import PROJECT
@@ -34,10 +34,7 @@ LIMITS: list[dict[str, Any]] = [
     {"name": "single", "of": "debits", "per": "transaction", "amount": "200.25"},
     {"name": "ceiling", "of": "balance", "amount": "10000"},
 ]
-PAYMENT: Body = {"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}
-
-
-VOID: Body = {"type": "void_hold", "transaction_id": "v-1", "account_id": "a", "hold_id": "h-1"}
+PAYMENT = payment("t-1", "-12.50", "a")
 
 
 def nested(depth: int) -> list[Any]:
@@ -98,10 +95,10 @@ def test_each_transaction_is_answered_in_its_place_with_its_entry(ledger: Ledger
     found = outcomes(
         function,
         PAYMENT,
-        {"transaction_id": "t-2", "account_id": "a", "amount": "-1000"},
-        {"transaction_id": "t-3", "account_id": "a", "amount": "twelve"},
-        {"transaction_id": "t-4", "account_id": "nobody", "amount": 5},
-        {"type": "transfer", "transaction_id": "t-5", "from_account_id": "a", "to_account_id": "b", "amount": 1},
+        payment("t-2", "-1000", "a"),
+        payment("t-3", "twelve", "a"),
+        payment("t-4", 5, "nobody"),
+        transfer("t-5", 1, "a", "b"),
         "no object",
     )
     assert states(found) == ["posted", "rejected", "invalid", "waiting", "posted", "invalid"]
@@ -141,41 +138,33 @@ def test_the_sender_is_the_caller_of_the_url_and_of_a_repetition_the_first(
     assert {"#0", "#1"} <= places
 
 
-def test_a_direct_invocation_says_lambda(ledger: Ledger, function: ModuleType, with_url: ModuleType) -> None:
-    outcomes(function, PAYMENT)
-    outcomes(with_url, PAYMENT | {"transaction_id": "t-2"})
-    assert senders(ledger) == {"t-1": "lambda", "t-2": "lambda"}
-
-
-def test_without_a_url_no_event_is_believed_that_looks_like_a_urls(ledger: Ledger, function: ModuleType) -> None:
-    for number, authorizer in enumerate([signed_by("AROAVICTIM:payments"), None, {"iam": {"userId": 7}}]):
+def test_a_direct_invocation_says_lambda_and_without_a_url_no_event_is_believed_that_looks_like_a_urls(
+    ledger: Ledger, function: ModuleType, with_url: ModuleType
+) -> None:
+    for number, authorizer in enumerate([signed_by("AROAVICTIM:payments"), None, signed_by(7)]):
         body = json.dumps({"transactions": [PAYMENT | {"transaction_id": f"t-{number}"}]})
         assert by_url(function, body, authorizer)[0] == 200
-    assert senders(ledger) == dict.fromkeys(("t-0", "t-1", "t-2"), "lambda")
+    outcomes(function, PAYMENT | {"transaction_id": "t-3"})
+    outcomes(with_url, PAYMENT | {"transaction_id": "t-4"})
+    assert senders(ledger) == dict.fromkeys((f"t-{number}" for number in range(5)), "lambda")
 
 
-UNCHECKED: dict[str, Any] = {
-    "none, as of a URL that checks nobody": None,
-    "of another kind": {"jwt": {"claims": {"sub": "AROAVICTIM:payments"}}},
-    "without an id": {"iam": {"userArn": "arn:aws:iam::123456789012:user/u", "callerId": "AIDAEXAMPLE"}},
-    "a list": [signed_by("AIDAEXAMPLE")],
-    "an empty id": signed_by(""),
-    "a number as the id": signed_by(7),
-    "no id": signed_by(None),
-    "a list as the id": signed_by(["AIDAEXAMPLE"]),
-    "a blank in the id": signed_by("AIDA EXAMPLE"),
-    "a line break in the id": signed_by("AIDAEXAMPLE\n"),
-    "an id that looks like another": signed_by("АIDAEXAMPLE"),  # noqa: RUF001
-    "an id of 257 characters": signed_by("A" * 257),
-}
+UNCHECKED: list[Any] = [
+    None,  # as of a URL that checks nobody
+    {"jwt": {"claims": {"sub": "AROAVICTIM:payments"}}},
+    {"iam": {"userArn": "arn:aws:iam::123456789012:user/u", "callerId": "AIDAEXAMPLE"}},
+    [signed_by("AIDAEXAMPLE")],
+    *map(signed_by, ("", 7, None, ["AIDAEXAMPLE"], "AIDA EXAMPLE", "AIDAEXAMPLE\n", "A" * 257)),
+    signed_by("АIDAEXAMPLE"),  # noqa: RUF001 (it looks like another)
+]
 
 
 def test_an_event_of_a_url_without_a_checked_caller_is_refused(ledger: Ledger, with_url: ModuleType) -> None:
     reason = "requestContext: expected the caller's id, as a URL of the type AWS_IAM has it"
     refused = (400, {"error": {"code": "INVALID_REQUEST", "reason": reason}})
-    for (what, authorizer), dry_run in itertools.product(UNCHECKED.items(), (False, True)):
+    for authorizer, dry_run in itertools.product(UNCHECKED, (False, True)):
         body = json.dumps({"transactions": [PAYMENT], "dry_run": dry_run})
-        assert by_url(with_url, body, authorizer) == refused, what
+        assert by_url(with_url, body, authorizer) == refused, authorizer
     assert ledger.account("a").version == 1
 
 
@@ -218,14 +207,14 @@ def test_a_transaction_takes_two_requests_and_five_write_units(
 
 
 def test_a_dry_run_says_what_the_outcome_would_be_and_writes_nothing(ledger: Ledger, function: ModuleType) -> None:
-    ledger.post({"type": "hold", "transaction_id": "h-1", "account_id": "a", "amount": 20})
+    ledger.post(hold("h-1", 20, "a"))
     messages: list[Body] = [
         PAYMENT,
-        {"type": "post_hold", "transaction_id": "p-1", "account_id": "a", "hold_id": "h-1", "amount": 15},
-        {"type": "post_hold", "transaction_id": "p-2", "account_id": "a", "hold_id": "h-1"},
-        {"type": "reverse", "transaction_id": "r-1", "account_id": "a", "of_transaction_id": "t-1"},
-        {"transaction_id": "t-9", "account_id": "a", "amount": "-1000"},
-        {"transaction_id": "t-10", "account_id": "nobody", "amount": 1},
+        post_hold("p-1", 15, "a"),
+        post_hold("p-2", None, "a"),
+        reverse("r-1", None, "a"),
+        payment("t-9", "-1000", "a"),
+        payment("t-10", 1, "nobody"),
     ]
     before = ledger.books
     dry = outcomes(function, *messages, dry_run=True)
@@ -288,7 +277,7 @@ def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
     operation, _, is_later = lost.partition(" ")
     answered = [False] if is_later else []
     function.poster.client.meta.events.register(f"before-send.dynamodb.{operation}", lose)
-    message = VOID if is_later else PAYMENT  # whether there was such a hold is read last
+    message = void_hold("v-1", "a") if is_later else PAYMENT  # whether there was such a hold is read last
     with mock.patch("time.sleep"):
         answer = invoke(function, {"transactions": [message], "dry_run": dry_run}, seconds)
     assert states(answer["outcomes"]) == [state]
