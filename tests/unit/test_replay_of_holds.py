@@ -185,6 +185,7 @@ def test_the_payees_side_is_sound_if_the_payers_holds_would_not_fit() -> None:
     ledger = Ledger.of([*openings, hold("1e30"), part])
     assert ledger.entries[EntryId.on("bob", "alice", "p-1")].outcome.reason == "BALANCE_OUT_OF_RANGE"
     assert ledger.mismatches() == []
+    assert Ledger.of([*openings, hold("1e30"), posting(to_account_id="bob")]).mismatches() == []
 
 
 @pytest.mark.parametrize("today", [None, 3])

@@ -346,6 +346,9 @@ def test_each_leg_keeps_to_the_decimals_of_its_own_account() -> None:
     assert {each.reason for each in decide(finer, accounts[0], *others)} == {None}
     with pytest.raises(InvalidMessage, match=r"^amount: 1 decimals, expected at most 0"):
         decide(finer, replace(accounts[0], decimal_places=0), *others)
+    finer_in_sum = posting(legs=legs_of(("bob", 1), ("carol", "0.25")))
+    payers = replace(HELD, decimal_places=2)
+    assert {each.reason for each in decide(finer_in_sum, payers, replace(BOB, decimal_places=0), others[1])} == {None}
 
 
 SOURCES = {
