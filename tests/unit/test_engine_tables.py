@@ -10,11 +10,16 @@ from tests.unit.test_engine import TABLE
 
 
 @pytest.fixture
-def client() -> Iterator[Any]:
+def engine() -> Iterator[Engine]:
     with Engine() as engine:
-        client = engine.client(parameter_validation=False)
-        client.create_table(**TABLE)
-        yield client
+        yield engine
+
+
+@pytest.fixture
+def client(engine: Engine) -> Any:
+    client = engine.client(parameter_validation=False)
+    client.create_table(**TABLE)
+    return client
 
 
 SCHEMA, TYPES = TABLE["KeySchema"], TABLE["AttributeDefinitions"]
@@ -139,5 +144,15 @@ def test_an_index_that_is_made_later_has_the_items_that_fit_it_and_goes_when_it_
     described = client.describe_table(TableName="Orders")["Table"]
     assert [each["IndexName"] for each in described["GlobalSecondaryIndexes"]] == ["by_status"]
     assert described["AttributeDefinitions"] == TYPES
-    with pytest.raises(client.exceptions.ResourceNotFoundException):
-        client.update_table(TableName="Orders", GlobalSecondaryIndexUpdates=[deleted])
+    for missing in ("by_total", "by_at"):  # a local index is for ever
+        with pytest.raises(client.exceptions.ResourceNotFoundException):
+            client.update_table(TableName="Orders", GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": missing}}])
+
+
+def test_a_stream_that_is_made_anew_has_no_records_of_the_one_before(client: Any, engine: Engine) -> None:
+    client.put_item(TableName="Orders", Item={"id": {"S": "a"}, "seq": {"N": "1"}})
+    for specification in ({"StreamEnabled": False}, STREAM):
+        client.update_table(TableName="Orders", StreamSpecification=specification)
+    assert engine.stream_records("Orders") == []
+    client.put_item(TableName="Orders", Item={"id": {"S": "a"}, "seq": {"N": "2"}})
+    assert [record["dynamodb"]["Keys"]["seq"] for record in engine.stream_records("Orders")] == [{"N": "2"}]

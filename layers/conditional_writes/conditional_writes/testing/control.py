@@ -82,13 +82,13 @@ def _change_indexes(table: Table, changes: Sequence[Mapping[str, Any]], defined:
             definitions.check_new_index(table, index, defined)
             table.add_index(index, {each["AttributeName"]: each["AttributeType"] for each in defined})
             continue
-        if index["IndexName"] not in table.indexes:
+        changed = table.indexes.get(index["IndexName"])
+        if changed is None or not changed.is_global:
             raise no_such_table()
         if kind == "Delete":
-            table.remove_index(index["IndexName"])
+            table.remove_index(changed.name)
         else:
-            updated = table.indexes[index["IndexName"]]
-            updated.definition = updated.definition | index
+            changed.definition = changed.definition | index
 
 
 def _check_capacity(table: Table, billing: str, throughput: Mapping[str, int] | None) -> None:

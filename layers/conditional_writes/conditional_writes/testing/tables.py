@@ -116,7 +116,7 @@ class Table:
 
     def set_stream(self, specification: Mapping[str, Any] | None, seconds: float) -> None:
         if specification and specification["StreamEnabled"]:
-            self.view, self.stream_began = specification["StreamViewType"], f"{seconds:.3f}"
+            self.view, self.stream_began, self.records = specification["StreamViewType"], f"{seconds:.3f}", []
         elif specification:
             self.view = None
 
