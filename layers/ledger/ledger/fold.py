@@ -207,28 +207,19 @@ class Fold(Struct):
         accounts = self._accounts(account_ids)
         context = Context(self._entry, find_reversed, minor_units, posting_time(self.now, accounts))
         home_id, sender = transaction.home_entry_id, _sender_of(message)
+        try:
+            if self.double_entry and len(accounts) == 1:
+                _check_sides(transaction)
+            outcomes = transaction.outcomes_on(accounts, context)
+        except (InvalidMessage, UnknownHold):
+            self._entry(home_id)  # no new one will meet it: so it is read, and a repetition gets its first answer
+            raise
         sides = []
-        for account, outcome in self._outcomes(transaction, accounts, context):
+        for account, outcome in outcomes:
             entry = JournalEntry(account.account_id, *home_id, request, outcome, sender, RULES, shards=shards)
             seal = seal_of(account.seal, entry)
             sides.append(Side(replace(account, seal=seal), replace(entry, seal=seal)))
         return Decided(sides[0].entry.outcome, sides, reversed_before)
-
-    def _outcomes(
-        self, transaction: TransactionMessage, accounts: Sequence[Account | None], context: Context
-    ) -> list[tuple[Account, Outcome]]:
-        """The accounts as the decision leaves them, each with its outcome.
-
-        A decision that makes no entry doesn't meet the transaction's own. So that entry is read before, if it wasn't: a
-        repetition gets its first answer.
-        """
-        try:
-            if self.double_entry and len(accounts) == 1:
-                _check_sides(transaction)
-            return transaction.outcomes_on(accounts, context)
-        except (InvalidMessage, UnknownHold):
-            self._entry(transaction.home_entry_id)
-            raise
 
     def stage(self, message: QueuedTransaction, decided: Decided) -> None:
         """Sets the message's disposition, and stages what its transaction does: whole, or not at all after an error."""
