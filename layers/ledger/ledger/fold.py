@@ -212,7 +212,8 @@ class Fold(Struct):
                 _check_sides(transaction)
             outcomes = transaction.outcomes_on(accounts, context)
         except (InvalidMessage, UnknownHold):
-            self._entry(home_id)  # no new one will meet it: so it is read, and a repetition gets its first answer
+            # Without a new entry no commit meets the transaction's own, from which a repetition is answered.
+            self._entry(home_id)
             raise
         sides = []
         for account, outcome in outcomes:
