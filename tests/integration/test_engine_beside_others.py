@@ -129,6 +129,12 @@ DIFFERENCES: list[Difference] = [
         of="ministack",
     ),
     Difference(
+        "ministack makes a scalar in a list, or in a map, two things by an update into it, and takes no further update",
+        "DynamoDB Local refuses an update into a scalar, and answers as this engine after it",
+        lambda call, ours, others: "code" not in ours and is_refused(others, REFUSAL) and any(updates(call)),
+        of="ministack",
+    ),
+    Difference(
         "ministack takes what DynamoDB refuses",
         "DynamoDB Local refuses the same calls of the same seeds",
         lambda _, ours, others: "code" in ours and "code" not in others,

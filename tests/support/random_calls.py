@@ -32,16 +32,20 @@ def table(name: str) -> dict[str, Any]:
 
 PATHS = ("n", "t", "s", "ns", "x.a", "x.b", "many[0]", "many[1]", "many[1].a", "x.a.b", "many[7]", "gone", "x", "many")
 MISTAKEN_PATHS = ("id", "seq", "kind", "status", "number", "a b", "remove", "id.a", "kind[0]")
+INTO_SCALARS = ("many[1].a", "id.a", "kind[0]")
 NUMBERS = ("0", "1", "-1", "2.50", "1e3", "12345678901234567890123456789012345678", "0.001", "7")
 TEXTS = ("", "a", "ab", "b", "é", "zz")
 TYPES = ("S", "N", "B", "SS", "NS", "L", "M", "BOOL", "NULL", "Z")
 
 
 class RandomCalls:
-    """`has_mistakes`: some keys, numbers and sets are none that DynamoDB takes."""
+    """`has_mistakes`: some keys, numbers and sets are none that DynamoDB takes, and some paths go into scalars."""
 
     def __init__(self, table_name: str, seed: int, *, has_mistakes: bool) -> None:
         self._has_mistakes = has_mistakes
+        self._paths, self._mistaken_paths = (
+            [path for path in paths if has_mistakes or path not in INTO_SCALARS] for paths in (PATHS, MISTAKEN_PATHS)
+        )
         self._table, self._random = table_name, random.Random(seed)
         self._values: dict[str, Any] = {}
         self._names: dict[str, str] = {}
@@ -124,14 +128,14 @@ class RandomCalls:
     # --- expressions
 
     def _path(self) -> str:
-        path: str = self._one(*PATHS)
+        path: str = self._one(*self._paths)
         if self._is(0.1):
             head, dot, rest = path.partition(".")
             name = f"#{len(self._names)}"
             if "[" not in head:
                 self._names[name] = head
                 return name + dot + rest
-        return path if self._is(0.99) else self._one(*MISTAKEN_PATHS)
+        return path if self._is(0.99) else self._one(*self._mistaken_paths)
 
     def _given(self, value: dict[str, Any] | None = None) -> str:
         name = f":{len(self._values)}"
