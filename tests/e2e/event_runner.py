@@ -252,10 +252,7 @@ def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
 def _sam_local_invoke(endpoint: Endpoint, settings: Path, function: str, event: Path) -> Any:
     logical_id = f"{function.title().replace('_', '')}Function"
     finished = subprocess.run(
-        [
-            *(TOOLS / "sam", "local", "invoke", logical_id),
-            *("--config-file", settings, "--event", event),
-        ],
+        [*(TOOLS / "sam", "local", "invoke", logical_id), *("--config-file", settings, "--event", event)],
         check=False,
         cwd=PROJECT,
         env=os.environ | endpoint.environment | {"SAM_CLI_TELEMETRY": "0"},

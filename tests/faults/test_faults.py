@@ -11,15 +11,7 @@ from conditional_writes import Deadline
 from tests.faults.every_call import FEWEST, MOST, NotInjected, injections, sampled, violations
 from tests.faults.scenarios import ScenarioResult
 from tests.support.every_event import SeenEvents
-from tests.support.faults import (
-    CODES_OF_EVENTS,
-    OUTAGES,
-    Fault,
-    Faults,
-    FaultsAt,
-    Killed,
-    Outage,
-)
+from tests.support.faults import CODES_OF_EVENTS, OUTAGES, Fault, Faults, FaultsAt, Killed, Outage
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables

@@ -25,16 +25,7 @@ from ledger.core.journal import EntryId
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import violations
 from tests.checkers.poison import is_invalid
-from tests.faults.hostile import (
-    OPENINGS,
-    SECRET,
-    TRANSACTIONS,
-    UPDATES,
-    Sent,
-    batches,
-    no_batches,
-    no_scheduled_bodies,
-)
+from tests.faults.hostile import OPENINGS, SECRET, TRANSACTIONS, UPDATES, Sent, batches, no_batches, no_scheduled_bodies
 from tests.faults.scenarios.queues import FOR_EVER
 from tests.support.ledger import Ledger, with_one_queue
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
@@ -52,8 +43,7 @@ SETTINGS = {"RETENTION_SECONDS": FOR_EVER, "POWERTOOLS_LOG_LEVEL": "DEBUG"}
 """At DEBUG each message has a line."""
 
 unhurried = settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 )
 _numbers = itertools.count(1)
 

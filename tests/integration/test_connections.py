@@ -268,8 +268,7 @@ def test_a_connection_that_is_lost_isnt_waited_for(lost_by: Exception | None, te
 
 
 @pytest.mark.parametrize(
-    "not_plain",
-    [{}, {"verify": False}, {"certificate": "a.pem"}, {"proxy": "http://a"}, {"body": io.BytesIO()}],
+    "not_plain", [{}, {"verify": False}, {"certificate": "a.pem"}, {"proxy": "http://a"}, {"body": io.BytesIO()}]
 )
 def test_awaited_requests_share_connections_and_others_are_aiobotocores(
     not_plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -13,17 +13,7 @@ import pytest
 from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
 from ledger.core.pools import SHARDS_OF_A_WORKER
-from tests.support.bodies import (
-    compound,
-    expire_hold,
-    hold,
-    opening,
-    payment,
-    post_hold,
-    reverse,
-    transfer,
-    void_hold,
-)
+from tests.support.bodies import compound, expire_hold, hold, opening, payment, post_hold, reverse, transfer, void_hold
 from tests.support.samples import IMPORTED
 from tests.support.template import resources
 from tools import prices

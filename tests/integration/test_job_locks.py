@@ -173,10 +173,7 @@ SINCE: dict[str, tuple[Release, Callable[[Any, Lock], object]]] = {
     "its lease was prolonged": (Release.CHANGED, lambda _, lock: lock.refresh(LEASE_SECONDS)),
     "it was released": (Release.FREE, lambda _, lock: lock.release()),
     "it was completed": (Release.FREE, lambda _, lock: lock.complete()),
-    "its record was deleted": (
-        Release.FREE,
-        lambda stack, _: stack.delete(),
-    ),
+    "its record was deleted": (Release.FREE, lambda stack, _: stack.delete()),
 }
 
 

@@ -10,15 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from conditional_writes import (
-    Conflict,
-    Deadline,
-    Item,
-    NoSuchItem,
-    equals,
-    read,
-    write_together,
-)
+from conditional_writes import Conflict, Deadline, Item, NoSuchItem, equals, read, write_together
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.models import Codec, Loaded, Misfit, ModelTable, UnfitModel
 from tests.support.new_tables import calls_of, index, new_table

@@ -366,9 +366,7 @@ def test_an_entry_that_is_gone_is_missing_by_its_version(hourly: Read) -> None:
     assert chosen(hourly.read("balance", at=at(2.5)), "balance", "complete") == ("2", True)
 
 
-def test_without_time_left_an_answer_says_what_it_lacks_and_if_there_is_none_the_invocation_fails(
-    hourly: Read,
-) -> None:
+def test_without_time_left_an_answer_says_what_it_lacks_and_if_there_is_none_the_invocation_fails(hourly: Read) -> None:
     hourly.index.hidden = {1, 2, 3, 4}
     answer = hourly.read("statement", seconds=1, last=2)
     assert chosen(answer, "entries", "complete", "missing_versions") == ([], False, [3, 4])

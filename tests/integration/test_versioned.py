@@ -125,12 +125,7 @@ def test_a_save_writes_only_what_changed(orders: Orders) -> None:
     order["status"] = "PAID"
     del order["note"]
     orders.save(order)
-    assert orders.stored() == ids() | {
-        "status": "PAID",
-        "lines": lines | {"c": 3},
-        "tags": {"p", "q"},
-        "version": 2,
-    }
+    assert orders.stored() == ids() | {"status": "PAID", "lines": lines | {"c": 3}, "tags": {"p", "q"}, "version": 2}
 
 
 def test_update_needs_the_version_alone_and_no_read(orders: Orders, others: Orders) -> None:

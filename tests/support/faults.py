@@ -50,12 +50,7 @@ class Fault(Enum):
     ALL_EVENTS_FAILED = "each event failed by an internal error"
 
 
-FOR_TRANSACTIONS = {
-    Fault.CANCELLED_BY_CONFLICT,
-    Fault.CANCELLED_BY_THROTTLE,
-    Fault.IN_PROGRESS,
-    Fault.ALL_IN_PROGRESS,
-}
+FOR_TRANSACTIONS = {Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE, Fault.IN_PROGRESS, Fault.ALL_IN_PROGRESS}
 CODES_OF_EVENTS = {
     Fault.EVENTS_THROTTLED: "ThrottlingException",
     Fault.EVENTS_FAILED: "InternalFailure",
@@ -67,12 +62,7 @@ https://docs.aws.amazon.com/goto/WebAPI/events-2015-10-07/PutEventsResultEntry
 """
 OUTAGES = {Fault.OUTAGE_REFUSED, Fault.OUTAGE_SERVER_ERROR, Fault.OUTAGE_ACCESS_DENIED, Fault.OUTAGE_HANGING}
 """From the call on every call fails, in this invocation and maybe in those after it: see `Outage`."""
-EVERY_ATTEMPT = {
-    Fault.ALL_RESPONSES_LOST,
-    Fault.ALL_THROTTLED,
-    Fault.ALL_SERVER_ERRORS_AFTER,
-    Fault.ALL_IN_PROGRESS,
-}
+EVERY_ATTEMPT = {Fault.ALL_RESPONSES_LOST, Fault.ALL_THROTTLED, Fault.ALL_SERVER_ERRORS_AFTER, Fault.ALL_IN_PROGRESS}
 
 
 def applies(fault: Fault, operation: str) -> bool:

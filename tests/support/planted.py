@@ -297,14 +297,8 @@ HELD_PLANTED: Planted = {
         change_reversed("x-1", "ann", version=3, account_version=10**9),
         "ann: wrong reversals",
     ),
-    "a lowered count": (
-        change_reversed("x-1", "ann", version=1),
-        "ann: wrong reversal; ben: wrong reversal",
-    ),
-    "a lowered sum": (
-        change_reversed("r-1", "ben", amount=9),
-        "ann: wrong reversal; ben: wrong reversal",
-    ),
+    "a lowered count": (change_reversed("x-1", "ann", version=1), "ann: wrong reversal; ben: wrong reversal"),
+    "a lowered sum": (change_reversed("r-1", "ben", amount=9), "ann: wrong reversal; ben: wrong reversal"),
     "another last reversal": (
         change_reversed("x-1", "ann", reversed_by="r-3"),
         "ann: wrong reversal; ben: wrong reversal",

@@ -53,11 +53,7 @@ class ProfileTable:
         return key(self.name, account_id=account_id)
 
     def write(
-        self,
-        account_id: str,
-        writes: Iterable[Write | MapEntry],
-        assumed: Assumed = Assumed.AS_LEARNED,
-        **options: Any,
+        self, account_id: str, writes: Iterable[Write | MapEntry], assumed: Assumed = Assumed.AS_LEARNED, **options: Any
     ) -> Upserted:
         """Upserts the writes, with these further options of `upsert`."""
         entries = [MapEntry(*write) for write in writes]

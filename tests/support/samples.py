@@ -144,12 +144,7 @@ def _body(**fields: str | None) -> str:
 
 transaction_body = partial(_body, transaction_id='"t-1"', account_id='"alice"', amount="1")
 transfer_body = partial(
-    _body,
-    type='"transfer"',
-    transaction_id='"t-1"',
-    from_account_id='"alice"',
-    to_account_id='"bob"',
-    amount="1",
+    _body, type='"transfer"', transaction_id='"t-1"', from_account_id='"alice"', to_account_id='"bob"', amount="1"
 )
 _typed = partial(_body, type=None, transaction_id='"t-1"', account_id='"alice"')
 opening_body = partial(_typed, type='"open_account"', currency='"EUR"')

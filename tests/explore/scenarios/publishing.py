@@ -73,12 +73,6 @@ def all_heard(stream: Stream, outcomes: Sequence[Outcome]) -> None:
 
 
 SCENARIOS = [
-    Scenario(
-        "what a killed publisher left is published again",
-        [publishing(0)],
-        streamed,
-        all_heard,
-        most_faults=2,
-    ),
+    Scenario("what a killed publisher left is published again", [publishing(0)], streamed, all_heard, most_faults=2),
     Scenario("two publishers of one batch tell each outcome", [publishing(0), publishing(1)], streamed, all_heard),
 ]

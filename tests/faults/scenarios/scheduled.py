@@ -14,11 +14,7 @@ MOST_INVOCATIONS = 40
 
 
 def run_until_done(
-    function: ModuleType,
-    event: Any,
-    faults: Faults,
-    *clients: Any,
-    between: Callable[[], None] = lambda: None,
+    function: ModuleType, event: Any, faults: Faults, *clients: Any, between: Callable[[], None] = lambda: None
 ) -> tuple[str, Clock]:
     """Returns the outcome of the run, empty if it didn't end, and the clock's time at the end."""
     clock = function.job.locks.now = Clock()
