@@ -149,7 +149,10 @@ def _tells_of(detail: Mapping[str, Any], letter: DeadLetter) -> bool:
 
 
 def _ids(body: str) -> tuple[Any, Sequence[Any]]:
-    """The ids in a message as far as they are texts of a possible length. (None, []) if the body isn't an object."""
+    """The ids in a message as far as they are texts of a possible length, each account's once.
+
+    (None, []) if the body isn't an object.
+    """
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -161,7 +164,7 @@ def _ids(body: str) -> tuple[Any, Sequence[Any]]:
     legs = message.get("legs")
     legs = [leg for leg in legs if isinstance(leg, dict)][:20] if isinstance(legs, list) else []
     account_ids += [leg.get("account_id") for leg in legs]
-    return (transaction_id if _is_id(transaction_id) else None), [*filter(_is_id, account_ids)]
+    return (transaction_id if _is_id(transaction_id) else None), [*dict.fromkeys(filter(_is_id, account_ids))]
 
 
 def _is_id(value: Any) -> bool:

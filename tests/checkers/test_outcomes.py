@@ -19,6 +19,7 @@ from tools.local_aws.queues import DeadLetter
 ENTRIES = post(Books({}, {}), OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, BACK).entries
 OPENED, PAID, REJECTED, SENT, REVERSED = range(5)
 """The places of a's entries."""
+TO_ITSELF = json.dumps(json.loads(TRANSFER) | {"to_account_id": "a"})
 type Plant = Callable[[list[dict[str, Any]]], object]
 
 
@@ -66,6 +67,7 @@ LETTERS = [
     DeadLetter(JUNK, "body: expected JSON", {"reason_code": "INVALID_MESSAGE"}),
     DeadLetter(PAY, "amount: changed (left out: colour)", {"reason_code": "PAYLOAD_CHANGED"}),
     DeadLetter(TRANSFER, "each of 5 attempts killed its function", {"reason_code": "FUNCTION_KILLED"}),
+    DeadLetter(TO_ITSELF, "to_account_id: expected another", {"reason_code": "INVALID_MESSAGE"}),
 ]
 
 
@@ -75,6 +77,7 @@ def refusals() -> list[dict[str, Any]]:
         (JUNK, "INVALID_MESSAGE", "body: expected JSON", {}),
         (decode(PAY), "PAYLOAD_CHANGED", "amount: changed", {"original_status": "POSTED"}),
         (None, "FUNCTION_KILLED", "each of 5 attempts killed its function", {}),
+        (TO_ITSELF, "INVALID_MESSAGE", "to_account_id: expected another", {}),
     ]
     return [
         delivered(refusal_event(f"m{number}", content, (code, reason), datetime(2026, 3, 1, tzinfo=UTC), details))
