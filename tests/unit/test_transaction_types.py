@@ -365,6 +365,11 @@ def test_an_import_whose_balance_another_account_cannot_give_is_invalid(source: 
         decide(message, None, changed(BOB, **source))
 
 
+def test_the_leg_of_an_account_that_has_not_been_opened_is_named() -> None:
+    with pytest.raises(UnknownAccount, match=r"^legs\[1\]\.account_id: no account 'bob' has been opened$"):
+        decide(compound(("alice", -1), ("bob", 1)), ALICE, None)
+
+
 def test_a_balance_comes_from_another_account_whatever_its_limit_or_both_reject_it() -> None:
     message = importing(30, account_id="carol", from_account_id="bob")
     with pytest.raises(UnknownAccount, match=r"^from_account_id: no account 'bob' has been opened$"):
