@@ -31,7 +31,7 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
     def encode(value: Model) -> Item:
         if check:
             check("", value)
-        # pydantic would warn of values that it didn't check. What doesn't come back is refused with its path.
+        # pydantic would warn of values that it didn't check. A value that doesn't come back is refused with its path.
         dumped = adapter.dump_python(value, by_alias=True, warnings=False)
         if not isinstance(dumped, dict):
             raise TypeError(f"{model.__name__}: its serializer returned {dumped!r}, expected a dict")

@@ -1,4 +1,4 @@
-"""What botocore's model says of a request: DynamoDB checks it before all else, and names each fault.
+"""A request is checked by botocore's model of it, as DynamoDB does before all else: each fault is named.
 
 botocore's own validation knows a part of it: neither enumerations nor the largest values and lengths.
 """

@@ -1,4 +1,4 @@
-"""What DynamoDB asks of a table's definition: its name, its keys, its indexes, its capacity, its stream."""
+"""A table's definition is checked as DynamoDB does: its name, its keys, its indexes, its capacity, its stream."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ ITERATOR_SECONDS = 15 * 60
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_GetShardIterator.html"""
 MAXIMUM_RECORDS = 1000
 TIME_TO_LIVE = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
-"""Who deletes expired items.
+"""The principal that deletes expired items.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-streams.html
 """
