@@ -1,4 +1,4 @@
-"""What the tests of the ledger share."""
+"""The fixtures that the tests of the ledger share."""
 
 import pytest
 

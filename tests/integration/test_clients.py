@@ -168,7 +168,7 @@ print(json.dumps({
 
 
 def test_a_client_made_inside_of_the_mock_never_has_the_credentials_of_before() -> None:
-    """In a process of its own: moto is imported after the first client was made. What escapes finds no proxy."""
+    """In a process of its own: moto is imported after the first client was made. A stray request finds no proxy."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment = kept | {
         "AWS_REGION": "eu-central-1",

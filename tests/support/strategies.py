@@ -31,7 +31,7 @@ from tests.support.numbers import exact_numbers
 
 TEXTS = st.text()
 JSON = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
-"""What is in JSON's lists and objects."""
+"""The elements of JSON's lists and objects."""
 
 
 def nested(

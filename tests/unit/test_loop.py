@@ -74,7 +74,7 @@ def failed(item: Item | None) -> dict[str, Any]:
 
 
 def counted(dynamodb: Stubbed, plan: Callable[..., Plan[Any]] = count_up, deadline: Deadline | None = None) -> Any:
-    """What becomes of the plan from version 7 on."""
+    """The result of the plan that is made from version 7."""
     return write(dynamodb.client, plan, {COUNTER: at(7)}, deadline or plenty())
 
 
