@@ -20,7 +20,15 @@ from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Put
 from conditional_writes.core.steps import Deadline, Steps, blocking, deadline_or_default, steps
 from conditional_writes.core.unconditional import read
 from conditional_writes.exactly_once.outbox import MESSAGES, text_of
-from conditional_writes.exactly_once.record import Call, PlainRecording, Recorded, Recording, Records, free
+from conditional_writes.exactly_once.record import (
+    DEFAULT_EXPIRY,
+    Call,
+    PlainRecording,
+    Recorded,
+    Recording,
+    Records,
+    free,
+)
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
@@ -31,8 +39,6 @@ type Recordable = str | bytes | bool | Decimal | Mapping[str, Any] | list[Any] |
 
 type Json = str | int | float | bool | Mapping[str, Any] | list[Any] | None
 """A result as a record of Powertools has it. A Decimal would come back as a text."""
-
-DEFAULT_EXPIRY = timedelta(days=30)
 
 
 class Ran[Result](NamedTuple):

@@ -16,6 +16,7 @@ ID, STATUS, EXPIRATION, IN_PROGRESS_EXPIRATION = "id", "status", "expiration", "
 COMPLETED, IN_PROGRESS = "COMPLETED", "INPROGRESS"
 RESULT, PAYLOAD = "result", "payload"
 
+DEFAULT_EXPIRY = timedelta(days=30)
 MAXIMUM_KEY_BYTES = 2_048
 """DynamoDB's limit for a partition key."""
 
