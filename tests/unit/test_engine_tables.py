@@ -80,11 +80,9 @@ STREAM = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
     [
         ("update_table", {}, "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled"),
         ("update_table", {"StreamSpecification": STREAM}, "Table already has an enabled stream: TableName: Orders"),
-        ("update_table", UNITS_OF_TABLE, "can be specified when BillingMode is PAY_PER_REQUEST"),
-        ("update_table", {"BillingMode": "PROVISIONED"}, "must be specified when BillingMode is PROVISIONED"),
         (
             "update_table",
-            {"TableName": "or", "BillingMode": "PAY_PER_REQUEST"},
+            {"TableName": "or", "StreamSpecification": STREAM},
             "Table/index names must be between 3 and 255 characters long",
         ),
         ("update_time_to_live", {"Enabled": True, "AttributeName": "at"}, "TimeToLive is already enabled"),
@@ -106,47 +104,12 @@ def test_a_change_of_a_table_that_dynamodb_refuses_is_refused(
     assert message in refused.value.response["Error"]["Message"]
 
 
-def test_a_table_has_the_capacity_and_the_stream_that_it_was_given_last(client: Any) -> None:
-    def throughput() -> Any:
-        described = client.describe_table(TableName="Orders")["Table"]["ProvisionedThroughput"]
-        return described["ReadCapacityUnits"], described["WriteCapacityUnits"]
-
-    client.update_table(TableName="Orders", BillingMode="PROVISIONED", **UNITS_OF_TABLE)
-    assert throughput() == (1, 1)
-    with pytest.raises(client.exceptions.ClientError, match="The requested value equals the current value"):
-        client.update_table(TableName="Orders", **UNITS_OF_TABLE)
-    client.update_table(TableName="Orders", ProvisionedThroughput={"ReadCapacityUnits": 2, "WriteCapacityUnits": 3})
+def test_of_a_table_only_the_stream_and_the_protection_are_changed(client: Any) -> None:
+    with pytest.raises(NotImplementedError, match="UpdateTable: BillingMode"):
+        client.update_table(TableName="Orders", BillingMode="PAY_PER_REQUEST")
     client.update_table(TableName="Orders", StreamSpecification={"StreamEnabled": False})
-    assert throughput() == (2, 3)
     with pytest.raises(client.exceptions.ClientError, match="Table has no stream to disable"):
         client.update_table(TableName="Orders", StreamSpecification={"StreamEnabled": False})
-    client.update_table(TableName="Orders", BillingMode="PAY_PER_REQUEST")
-    assert throughput() == (0, 0)
-
-
-def test_an_index_that_is_made_later_has_the_items_that_fit_it_and_goes_when_it_is_deleted(client: Any) -> None:
-    for number, found in enumerate(({"N": "5"}, {"S": "5"}, {"N": "6"}), 1):
-        client.put_item(TableName="Orders", Item={"id": {"S": "a"}, "seq": {"N": str(number)}, "total": found})
-    [later] = index("total", name="by_total")["GlobalSecondaryIndexes"]
-    types = [{"AttributeName": "total", "AttributeType": "N"}]
-    added = {"GlobalSecondaryIndexUpdates": [{"Create": later}]}
-    client.update_table(TableName="Orders", AttributeDefinitions=types, **added)
-    client.put_item(TableName="Orders", Item={"id": {"S": "a"}, "seq": {"N": "4"}, "total": {"N": "7"}})
-    found = client.scan(TableName="Orders", IndexName="by_total")["Items"]
-    assert sorted(item["total"]["N"] for item in found) == ["5", "6", "7"]
-    with pytest.raises(client.exceptions.ClientError, match="Attempting to create an index which already exists"):
-        client.update_table(TableName="Orders", AttributeDefinitions=types, **added)
-    deleted = {"Delete": {"IndexName": "by_total"}}
-    with pytest.raises(client.exceptions.LimitExceededException):
-        client.update_table(TableName="Orders", GlobalSecondaryIndexUpdates=[deleted, deleted])
-    client.update_table(TableName="Orders", GlobalSecondaryIndexUpdates=[deleted])
-    client.put_item(TableName="Orders", Item={"id": {"S": "a"}, "seq": {"N": "5"}, "total": {"S": "7"}})
-    described = client.describe_table(TableName="Orders")["Table"]
-    assert [each["IndexName"] for each in described["GlobalSecondaryIndexes"]] == ["by_status"]
-    assert described["AttributeDefinitions"] == TYPES
-    for missing in ("by_total", "by_at"):  # a local index is for ever
-        with pytest.raises(client.exceptions.ResourceNotFoundException):
-            client.update_table(TableName="Orders", GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": missing}}])
 
 
 def test_a_stream_that_is_made_anew_has_no_records_of_the_one_before(client: Any, engine: Engine) -> None:

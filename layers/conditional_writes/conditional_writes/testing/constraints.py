@@ -10,7 +10,7 @@ from typing import Any
 
 import botocore.session
 
-from conditional_writes.testing.errors import invalid
+from conditional_writes.testing.errors import Refused, invalid
 
 type Check = Callable[[Any, str, list[str]], None]
 """Adds the faults of a value, which is at this place of the request."""
@@ -20,6 +20,8 @@ _ELSEWHERE = {"AttributeName", "AttributeValue", "NonKeyAttributeNameList"}
 """Shapes whose values the engine checks with words of their own. Of the last one the model has an old maximum, 20."""
 _SERVICES = {"DynamoDB_20120810": "dynamodb", "DynamoDBStreams_20120810": "dynamodbstreams"}
 
+MUST_BE_THERE = "Member must not be null"
+
 
 def check(operation: str, request: Mapping[str, Any]) -> None:
     """Raises Refused for a request that the model of its operation doesn't allow."""
@@ -27,8 +29,12 @@ def check(operation: str, request: Mapping[str, Any]) -> None:
     if check := _of_operation(operation):
         check(request, "", faults)
     if faults:
-        number = f"{len(faults)} validation error{'s' if len(faults) > 1 else ''}"
-        raise invalid(f"{number} detected: {'; '.join(faults)}")
+        raise refusal(faults)
+
+
+def refusal(faults: list[str]) -> Refused:
+    number = f"{len(faults)} validation error{'s' if len(faults) > 1 else ''}"
+    return invalid(f"{number} detected: {'; '.join(faults)}")
 
 
 @functools.cache
@@ -49,14 +55,14 @@ def _of(shape: Any) -> Check | None:
         return inner
 
     def check(value: Any, at: str, faults: list[str]) -> None:
-        faults.extend(_fault(value, at, text) for holds, text in constraints if not holds(value))
+        faults.extend(fault(value, at, text) for holds, text in constraints if not holds(value))
         if inner:
             inner(value, at, faults)
 
     return check
 
 
-def _fault(value: object, at: str, text: str) -> str:
+def fault(value: object, at: str, text: str) -> str:
     shown = "null" if value is None else f"'{value}'"
     return f"Value {shown} at '{at}' failed to satisfy constraint: {text}"
 
@@ -101,11 +107,7 @@ def _of_structure(shape: Any) -> Check | None:
 
     def check(value: Mapping[str, Any], at: str, faults: list[str]) -> None:
         prefix = f"{at}." if at else ""
-        faults.extend(
-            _fault(None, prefix + _lower(name), "Member must not be null")
-            for name in required
-            if value.get(name) is None
-        )
+        faults.extend(fault(None, prefix + _lower(name), MUST_BE_THERE) for name in required if value.get(name) is None)
         for name, of_member in checks.items():
             if (member := value.get(name)) is not None:
                 of_member(member, prefix + _lower(name), faults)
@@ -139,7 +141,7 @@ def _of_map(shape: Any) -> Check | None:
         for which, constraints, parts in (("keys", of_keys, value.keys()), ("value", of_values, value.values())):
             if any(not holds(part) for holds, _ in constraints for part in parts):
                 texts = ", ".join(text for _, text in constraints)
-                faults.append(_fault(value, at, f"Map {which} must satisfy constraint: [{texts}]"))
+                faults.append(fault(value, at, f"Map {which} must satisfy constraint: [{texts}]"))
         if inner:
             for key, member in value.items():
                 inner(member, f"{at}.{key}.member", faults)

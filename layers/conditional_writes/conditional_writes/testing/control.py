@@ -1,12 +1,12 @@
 """Calls of tables: they are made, described and deleted at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from conditional_writes.testing import definitions
 from conditional_writes.testing.database import Answer, Database
-from conditional_writes.testing.errors import Refused, invalid, invalid_parameter, no_such_table
-from conditional_writes.testing.tables import NO_THROUGHPUT, Table, in_use
+from conditional_writes.testing.errors import Refused, invalid, no_such_table
+from conditional_writes.testing.tables import Table, in_use
 
 MAXIMUM_TABLES_LISTED = 100
 
@@ -45,69 +45,20 @@ def delete_table(database: Database, request: dict[str, Any]) -> Answer:
 
 
 def update_table(database: Database, request: dict[str, Any]) -> Answer:
-    """Its stream, its protection, its billing, its global indexes."""
-    if request.keys() <= {"TableName", "AttributeDefinitions"}:
+    """A table's stream and its protection are changed. Raises NotImplementedError for other changes."""
+    if others := request.keys() - {"TableName", "StreamSpecification", "DeletionProtectionEnabled"}:
+        raise NotImplementedError(f"UpdateTable: {', '.join(sorted(others))}")
+    if len(request) == 1:
         raise invalid(
             "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or"
             " SSESpecification or ReplicaUpdates is required"
         )
     table = _named(database, request)
-    billing, throughput = request.get("BillingMode", table.billing), request.get("ProvisionedThroughput")
-    _check_capacity(table, billing, throughput)
     if stream := request.get("StreamSpecification"):
         _check_stream(table, stream)
-    _change_indexes(table, request.get("GlobalSecondaryIndexUpdates") or (), request.get("AttributeDefinitions") or ())
     table.set_stream(stream, database.clock.time())
-    table.billing = billing
-    if throughput or billing == "PAY_PER_REQUEST":
-        table.throughput = throughput or NO_THROUGHPUT
     table.is_protected = request.get("DeletionProtectionEnabled", table.is_protected)
     return {"TableDescription": table.description("UPDATING")}
-
-
-def _change_indexes(table: Table, changes: Sequence[Mapping[str, Any]], defined: Sequence[Mapping[str, str]]) -> None:
-    if sum("Update" not in change for change in changes) > 1:
-        raise Refused(
-            "LimitExceededException",
-            "Subscriber limit exceeded: Only 1 online index can be created or deleted simultaneously per table",
-        )
-    for change in changes:
-        if len(change) != 1:
-            raise invalid_parameter(
-                "One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create,"
-                " GlobalSecondaryIndexUpdate.Delete must not be null"
-            )
-        [(kind, index)] = change.items()
-        if kind == "Create":
-            definitions.check_new_index(table, index, defined)
-            table.add_index(index, {each["AttributeName"]: each["AttributeType"] for each in defined})
-            continue
-        changed = table.indexes.get(index["IndexName"])
-        if changed is None or not changed.is_global:
-            raise no_such_table()
-        if kind == "Delete":
-            table.remove_index(changed.name)
-        else:
-            changed.definition = changed.definition | index
-
-
-def _check_capacity(table: Table, billing: str, throughput: Mapping[str, int] | None) -> None:
-    if throughput and billing == "PAY_PER_REQUEST":
-        raise invalid_parameter(definitions.PAID_PER_REQUEST)
-    if billing != "PROVISIONED" or (billing == table.billing and not throughput):
-        return
-    if not throughput:
-        raise invalid_parameter("ProvisionedThroughput must be specified when BillingMode is PROVISIONED")
-    if throughput == table.throughput:
-        units = " ".join(
-            f"Current {kind} provisioned for the table: {number}. Requested {kind}: {number}."
-            for kind, number in throughput.items()
-        )
-        raise invalid(
-            "The provisioned throughput for the table will not change. The requested value equals the current value."
-            f" {units} Refer to the Amazon DynamoDB Developer Guide for current limits and how to request higher"
-            " limits."
-        )
 
 
 def _check_stream(table: Table, specification: Mapping[str, Any]) -> None:

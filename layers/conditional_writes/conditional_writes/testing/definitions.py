@@ -4,14 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conditional_writes.testing.constraints import MUST_BE_THERE, fault, refusal
 from conditional_writes.testing.errors import Refused, invalid, invalid_parameter
-from conditional_writes.testing.tables import Keys, Table
+from conditional_writes.testing.tables import Keys
 
 MAXIMUM_INDEXES = {"Local": 5, "Global": 20}
-PAID_PER_REQUEST = (
-    "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
-)
-_FAILED = "failed to satisfy constraint:"
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 
 type Definition = Mapping[str, Any]
@@ -31,7 +28,7 @@ def check(request: Definition) -> None:
     check_name(request["TableName"])
     for name, place in (("AttributeDefinitions", "attributeDefinitions"), ("KeySchema", "keySchema")):
         if name not in request:
-            raise invalid(f"1 validation error detected: Value null at '{place}' {_FAILED} Member must not be null")
+            raise refusal([fault(None, place, MUST_BE_THERE)])
     _check_billing(request)
     if stream := request.get("StreamSpecification"):
         check_stream(stream)
@@ -41,7 +38,7 @@ def check(request: Definition) -> None:
     if len(schema) > len(defined):
         raise invalid("Invalid KeySchema: Some index key attribute have no definition")
     if len(schema) > 2:
-        raise _too_long(schema)
+        raise refusal([fault(schema, "keySchema", "Member must have length less than or equal to 2")])
     _check_schema(schema, defined)
     local, others = (_indexes(request, kind, defined) for kind in MAXIMUM_INDEXES)
     names = [index["IndexName"] for index in (*local, *others)]
@@ -52,16 +49,6 @@ def check(request: Definition) -> None:
     for index in others:
         _check_throughput(index, request)
     _check_all_used(defined, schema, [index["KeySchema"] for index in (*local, *others)])
-
-
-def check_new_index(table: Table, index: Definition, defined: Sequence[Mapping[str, str]]) -> None:
-    """Raises Refused if the table can't have this global index beside those that it has."""
-    if index["IndexName"] in table.indexes:
-        raise invalid("Attempting to create an index which already exists")
-    _check_index(index, _names(defined))
-    _check_throughput(index, {"BillingMode": table.billing})
-    if sum(each.is_global for each in table.indexes.values()) >= MAXIMUM_INDEXES["Global"]:
-        raise _too_many("Global")
 
 
 def check_stream(specification: Definition) -> None:
@@ -75,7 +62,9 @@ def check_stream(specification: Definition) -> None:
 def _check_billing(request: Definition) -> None:
     if request.get("BillingMode") == "PAY_PER_REQUEST":
         if "ProvisionedThroughput" in request:
-            raise invalid_parameter(PAID_PER_REQUEST)
+            raise invalid_parameter(
+                "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
+            )
     elif "ProvisionedThroughput" not in request:
         raise invalid_parameter(
             "ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED"
@@ -98,11 +87,6 @@ def _check_schema(schema: Sequence[Mapping[str, str]], defined: Sequence[str]) -
     for element, kind, place in zip(schema, ("HASH", "RANGE"), ("first", "second"), strict=False):
         if element["KeyType"] != kind:
             raise invalid(f"Invalid KeySchema: The {place} KeySchemaElement is not a {kind} key type")
-
-
-def _too_long(schema: Sequence[Mapping[str, str]]) -> Refused:
-    why = "Member must have length less than or equal to 2"
-    return invalid(f"1 validation error detected: Value '{schema}' at 'keySchema' {_FAILED} {why}")
 
 
 def _indexes(request: Definition, kind: str, defined: Sequence[str]) -> Sequence[Definition]:

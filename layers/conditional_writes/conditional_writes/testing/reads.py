@@ -87,31 +87,35 @@ def _places(table: Table, wanted: Mapping[str, Any]) -> dict[Place, Item]:
 
 
 class Selection(NamedTuple):
-    """The wanted part of a query's or a scan's items: those of the filter, and of each the paths, none for all."""
+    """The wanted part of a query's or a scan's items: those of the filter, and of each the paths, none for all.
 
-    filtered: conditions.Parsed | None
+    `filtered` are the attributes that the filter asks for.
+    """
+
+    filter: conditions.Condition | None
+    filtered: list[str]
     paths: list[Path]
     given: Placeholders
 
     @classmethod
     def of(cls, request: Request, given: Placeholders) -> "Selection":
-        filtered, paths = None, []
+        condition, filtered, paths = None, [], []
         if "FilterExpression" in request:
-            filtered = conditions.parsed("FilterExpression", request["FilterExpression"])
-            filtered.check(given)
+            parsed = conditions.parsed("FilterExpression", request["FilterExpression"])
+            condition = parsed.check(given)
+            filtered = [str(given.resolved(path)[0]) for path in parsed.used.paths]
         if "ProjectionExpression" in request:
             paths = projections.parsed(request["ProjectionExpression"]).paths(given)
         given.check_all_used()
         _check_select(request, paths)
-        return cls(filtered, paths, given)
+        return cls(condition, filtered, paths, given)
 
     def takes(self, item: Item) -> bool:
-        return self.filtered is None or self.filtered.condition.holds(item, self.given)
+        return self.filter is None or self.filter.holds(item, self.given)
 
     def check_filter(self, keys: Keys) -> None:
         """Raises Refused if a query's filter is of its key."""
-        for path in self.filtered.used.paths if self.filtered else ():
-            name = self.given.resolved(path)[0]
+        for name in self.filtered:
             if name in keys.names:
                 raise invalid(
                     f"Filter Expression can only contain non-primary key attributes: Primary key attribute: {name}"
@@ -275,10 +279,7 @@ def _check_attributes(request: Request, source: Source, selection: Selection) ->
         return False
     if index.attributes is None:
         return False
-    heads = (
-        {selection.given.resolved(path)[0] for path in selection.filtered.used.paths} if selection.filtered else set()
-    )
-    if unprojected := sorted(str(name) for name in heads if name not in index.attributes):
+    if unprojected := sorted({*selection.filtered} - index.attributes):
         raise invalid_parameter(
             f"Secondary index {index.name} does not project one or more filter attributes: [{', '.join(unprojected)}]"
         )

@@ -4,7 +4,7 @@ import copy
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from conditional_writes.testing.errors import Refused, invalid, invalid_parameter
 from conditional_writes.testing.expressions import Path
@@ -63,6 +63,41 @@ class Index:
         return {name: value for name, value in item.items() if name in self.attributes}
 
 
+class IndexKey(NamedTuple):
+    """An attribute that is a key of this index, and its type there."""
+
+    name: str
+    kind: str
+    of: Index
+
+    def fault(self, value: Value) -> "IndexKeyFault | None":
+        if (found := kind_of(value)) != self.kind:
+            return self.other_type(found)
+        if value[self.kind] == "":
+            what = "string" if self.kind == "S" else "binary"
+            why = f"The AttributeValue for a key attribute cannot contain an empty {what} value."
+            refused = (
+                f"One or more parameter values are not valid. A value specified for a secondary index key is not"
+                f" supported. {why} IndexName: {self.of.name}, IndexKey: {self.name}"
+            )
+            return IndexKeyFault("empty", invalid(refused), why)
+        if too_large := _too_large(value, is_hash=self.name == self.of.keys.hash):
+            return IndexKeyFault("too large", too_large)
+        return None
+
+    def other_type(self, found: str) -> "IndexKeyFault":
+        wrong = f"Expected: {self.kind} Actual: {found} IndexName: {self.of.name}"
+        return IndexKeyFault("other type", invalid_parameter(f"Type mismatch for Index Key {self.name} {wrong}"))
+
+
+class IndexKeyFault(NamedTuple):
+    """Why an index's key can't have a value. `refused` is a put's refusal. An empty value has its sentence, too."""
+
+    kind: Literal["other type", "empty", "too large"]
+    refused: Refused
+    why: str = ""
+
+
 class Record(NamedTuple):
     """A change in a table's stream. Both items are None if they aren't there.
 
@@ -99,6 +134,12 @@ class Table:
         for parameter, is_global in (("LocalSecondaryIndexes", False), ("GlobalSecondaryIndexes", True)):
             for definition in request.get(parameter) or ():
                 self.indexes[definition["IndexName"]] = self._index(definition, is_global=is_global)
+        self._index_keys = [
+            IndexKey(name, self.types[name], index)
+            for index in self.indexes.values()
+            for name in index.keys.names
+            if name not in self.keys.names
+        ]
         self.set_stream(request.get("StreamSpecification"), seconds)
 
     lagging: Store | None
@@ -179,29 +220,19 @@ class Table:
             if kind not in item[name]:
                 raise invalid_parameter(f"Type mismatch for key {name} expected: {kind} actual: {kind_of(item[name])}")
             self._check_key_value(item, name)
-        self.check_indexed(item)
+        if fault := self.index_key_fault(item):
+            raise fault.refused
 
-    def check_indexed(self, item: Item) -> None:
-        """Raises Refused if an attribute is a key of an index, and has another type, is empty or too large."""
-        for name, kind, index in self._indexed:
-            if name in item and name not in self.keys.names:
-                self.check_index_key(name, kind_of(item[name]))
-                if item[name][kind] == "":
-                    what = "string" if kind == "S" else "binary"
-                    raise invalid(
-                        "One or more parameter values are not valid. A value specified for a secondary index key is not"
-                        f" supported. The AttributeValue for a key attribute cannot contain an empty {what} value."
-                        f" IndexName: {index.name}, IndexKey: {name}"
-                    )
-                check_size(item[name], is_hash=name == index.keys.hash)
+    def index_key_fault(self, item: Item) -> IndexKeyFault | None:
+        """The first value that the key of an index can't have."""
+        faults = (key.fault(item[key.name]) for key in self._index_keys if key.name in item)
+        return next(filter(None, faults), None)
 
     def check_index_key(self, attribute: str, found: str) -> None:
         """Raises Refused if the attribute is a key of an index, and values of this type can't be."""
-        for name, kind, index in self._indexed:
-            if name == attribute and kind != found:
-                raise invalid_parameter(
-                    f"Type mismatch for Index Key {name} Expected: {kind} Actual: {found} IndexName: {index.name}"
-                )
+        for key in self._index_keys:
+            if key.name == attribute and key.kind != found:
+                raise key.other_type(found).refused
 
     def get(self, place: Place, *, is_consistent: bool) -> Item | None:
         store = self.store if is_consistent or self.lagging is None else self.lagging
@@ -228,28 +259,6 @@ class Table:
         entry = index.entry(after)
         if new is not None and entry is not None:
             index.store.put(new, entry)
-
-    def add_index(self, definition: dict[str, Any], types: Mapping[str, str]) -> None:
-        """A new global index, with the items that are there, but those whose keys can't be its."""
-        added = self._index(definition, is_global=True)
-        self.types = {**{name: types[name] for name in added.keys.names}, **self.types}
-        self.indexes = {**self.indexes, added.name: added}
-        for place, item in self.store.items.items():
-            if all(item.get(name, {}).get(self.types[name]) for name in added.keys.names):
-                self._write_to(added, place, None, item)
-
-    def remove_index(self, name: str) -> None:
-        """Without it, and without the types of attributes that are no key's any more."""
-        self.indexes = {other: index for other, index in self.indexes.items() if other != name}
-        used = {*self.keys.names}.union(*(index.keys.names for index in self.indexes.values()))
-        self.types = {attribute: kind for attribute, kind in self.types.items() if attribute in used}
-
-    @property
-    def _indexed(self) -> Iterator[tuple[str, str, Index]]:
-        """The attributes of the indexes' keys, with their types."""
-        for index in self.indexes.values():
-            for name in index.keys.names:
-                yield name, self.types[name], index
 
     def index(self, name: str) -> Index:
         """Raises Refused if there is none of this name."""
@@ -307,14 +316,20 @@ class Table:
 
 def check_size(value: Value, *, is_hash: bool) -> None:
     """Raises Refused for a value that is too large for a key."""
+    if too_large := _too_large(value, is_hash=is_hash):
+        raise too_large
+
+
+def _too_large(value: Value, *, is_hash: bool) -> Refused | None:
     if kind_of(value) == "N":
-        return
+        return None
     content = scalar(value)
     size = len(content if isinstance(content, bytes) else str(content).encode())
     if is_hash and size > MAXIMUM_HASH_BYTES:
-        raise invalid_parameter("Size of hashkey has exceeded the maximum size limit of2048 bytes")
+        return invalid_parameter("Size of hashkey has exceeded the maximum size limit of2048 bytes")
     if not is_hash and size > MAXIMUM_RANGE_BYTES:
-        raise invalid_parameter("Aggregated size of all range keys has exceeded the size limit of 1024 bytes")
+        return invalid_parameter("Aggregated size of all range keys has exceeded the size limit of 1024 bytes")
+    return None
 
 
 def _schema(keys: Keys) -> list[dict[str, str]]:

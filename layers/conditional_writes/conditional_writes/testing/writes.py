@@ -25,10 +25,6 @@ LEGACY = {
 }
 
 
-class NotHere(Exception):
-    """The engine doesn't have this part of DynamoDB."""
-
-
 @dataclass
 class Write:
     """A write whose request was checked, as far as that goes without a table."""
@@ -71,7 +67,8 @@ class Write:
         after = self.update.applied(before if before is not None else checked_item(self.key))
         if item_bytes(after) > MAXIMUM_ITEM_BYTES:
             raise invalid("Item size to update has exceeded the maximum allowed size")
-        _check_indexed(self.update, table, after)
+        if fault := table.index_key_fault(after):
+            raise invalid(_BAD_INDEX_KEYS[fault.kind] + fault.why)
         return after
 
 
@@ -83,27 +80,12 @@ def _check_keys(update: updates.CheckedUpdate, table: Table) -> None:
             table.check_index_key(str(path[0]), kind)
 
 
-def _check_indexed(update: updates.CheckedUpdate, table: Table, after: Item) -> None:
-    if not table.indexes:
-        return
-    try:
-        table.check_indexed(after)
-    except Refused as refused:
-        if "Type mismatch" in refused.message:
-            raise invalid(
-                "The update expression attempted to update the secondary index key to unsupported type"
-            ) from None
-        if "empty" in refused.message:
-            _, _, why = refused.message.partition("is not supported. ")
-            raise invalid(
-                "One or more parameter values are not valid. The update expression attempted to update a secondary"
-                f" index key to a value that is not supported. {why.partition(' IndexName')[0]}"
-            ) from None
-        if " exceeded " in refused.message:
-            raise invalid(
-                "The update expression attempted to update the secondary index key beyond allowed size limits"
-            ) from None
-        raise
+_BAD_INDEX_KEYS = {
+    "other type": "The update expression attempted to update the secondary index key to unsupported type",
+    "empty": "One or more parameter values are not valid. The update expression attempted to update a secondary"
+    " index key to a value that is not supported. ",
+    "too large": "The update expression attempted to update the secondary index key beyond allowed size limits",
+}
 
 
 def put(request: Request) -> Write:
@@ -152,7 +134,7 @@ def _write(kind: str, request: Request, condition: conditions.Condition | None, 
 
 
 def refuse_legacy(request: Request) -> None:
-    """Raises NotHere for parameters that expressions have replaced in 2014, and Refused if both are there."""
+    """Raises NotImplementedError for parameters older than expressions, and Refused if both are there."""
     legacy = ", ".join(sorted(LEGACY & request.keys()))
     expressions = ", ".join(name for name in request if name.endswith("Expression"))
     if legacy and expressions:
@@ -161,7 +143,7 @@ def refuse_legacy(request: Request) -> None:
             f" Non-expression parameters: {{{legacy}}} Expression parameters: {{{expressions}}}"
         )
     if legacy:
-        raise NotHere(f"{legacy}: this engine has expressions alone")
+        raise NotImplementedError(f"{legacy}: this engine has expressions alone")
 
 
 def _alone(make: Callable[[Request], Write]) -> Callable[[Database, dict[str, Any]], Answer]:
