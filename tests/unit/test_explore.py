@@ -114,6 +114,8 @@ def test_a_fault_that_is_none_is_refused() -> None:
     for faults in (Fault.LOST, ["explodes"]):  # a single one is a text, of letters
         with pytest.raises(ValueError, match="is not a valid Fault"):
             explored(naive, faults=faults)
+    with pytest.raises(ValueError, match="most_faults: -1, expected 0 or more"):
+        explored(naive, most_faults=-1)
 
 
 @pytest.mark.exhaustive

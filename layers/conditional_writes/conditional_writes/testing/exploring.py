@@ -72,8 +72,11 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
     `seed` says. Workers stand for processes: what they share in memory is no part of an order. Time is simulated.
 
     Raises Violation for the first order in which the check fails, after making it shorter; Stuck if a worker waits for
-    something that the schedule doesn't know, never ends, or makes no call.
+    something that the schedule doesn't know, never ends, or makes no call. Raises ValueError for a fault that isn't
+    one, and for fewer than none.
     """
+    if most_faults < 0:
+        raise ValueError(f"most_faults: {most_faults}, expected 0 or more")
     runner = _Runner(workers, setup, check, tuple(map(Fault, faults)), most_faults)
     started, orders, search = time.perf_counter(), 0, Search()
     with _simulated(runner.clock):
