@@ -169,6 +169,8 @@ def test_values_that_make_no_key_are_refused(shop: Shop, values: tuple[Any, ...]
         ({"pk": "X#{a}{b}"}, "expected a sign as # between the fields"),
         ({"pk": "X#{a.b}"}, r"expected fields by name, as \{customer_id\}"),
         ({"pk": "X#{}"}, "expected fields by name"),
+        ({"pk": "X#{a:.3}"}, r"expected a form that keeps numbers apart, as \{a:06d\}"),
+        ({"pk": "X#{a:0<6d}"}, "expected a form that keeps numbers apart"),
         ({"pk": "X#{a"}, "is no template: expected '}'"),
         ({"pk": "X#{sk}", "sk": "Y#{b}"}, "Shop pk: sk has a template, so it is no field: name it otherwise"),
     ],

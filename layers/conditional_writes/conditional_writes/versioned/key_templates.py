@@ -64,6 +64,10 @@ class KeyTemplates:
         return condition & begins_with(name, start) if start else condition
 
 
+_FORM = re.compile(r"\d*[bdoxX]")
+"""A whole number in a width. In another form two values could have one text."""
+
+
 class _Template:
     """A text with fields in braces. A value has none of the `separators`, so the text of a key is of one template."""
 
@@ -75,11 +79,13 @@ class _Template:
             raise ValueError(f"{whose}: {text!r} is no template: {error}") from None
         self.fields = tuple(dict.fromkeys(field for _, field, _, _ in self._parts if field is not None))
         self.separators = {each for literal, *_ in self._parts for each in literal if not each.isalnum()}
-        for number, (literal, field, _, conversion) in enumerate(self._parts):
+        for number, (literal, field, form, conversion) in enumerate(self._parts):
             if field is None:
                 continue
             if not field.isidentifier() or conversion:
                 raise ValueError(f"{whose}: {text!r}: expected fields by name, as {{customer_id}}")
+            if form and not _FORM.fullmatch(form):
+                raise ValueError(f"{whose}: {text!r}: expected a form that keeps numbers apart, as {{{field}:06d}}")
             if number and self._parts[number - 1][1] is not None and self.separators.isdisjoint(literal):
                 raise ValueError(f"{whose}: {text!r}: expected a sign as # between the fields")
         value = f"[^{re.escape(''.join(sorted(self.separators)))}]+" if self.separators else ".+"
