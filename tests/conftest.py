@@ -5,6 +5,7 @@ Each pytest worker starts an engine once, for the first test that uses it.
 
 import gc
 import itertools
+import random
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -197,6 +198,12 @@ def tracebacks_without_columns() -> Iterator[None]:
 
     with mock.patch("traceback._get_code_position", no_position):
         yield
+
+
+@pytest.fixture(autouse=True)
+def drawn_alike(request: pytest.FixtureRequest) -> None:
+    """Delays, and all else that is drawn by `random`, are the same in each run of a test."""
+    random.seed(request.node.nodeid)
 
 
 @pytest.fixture(scope="session")

@@ -207,6 +207,15 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank, command
         assert "no account 'nobody' has been opened" in command.run(subcommand, "nobody").err
 
 
+def test_an_open_hold_that_an_account_was_imported_with_is_told(bank: Bank, command: Command) -> None:
+    account = {"account_id": "moved", "currency": "EUR", "balance": "60", "holds": {"hotel-9": {"amount": "8"}}}
+    source = {"source_reference": "core/00417", "as_of": "2026-11-19T23:00:00Z"}
+    bank.transactions.process({"type": "import_account", "transaction_id": "import"} | account | source)
+    ended = command.run("transaction", "moved", "hotel-9")
+    told = "it is an open hold that the account was imported with, without an end. Of it 8 is held."
+    assert (ended.status, told in " ".join(ended.out.split())) == (1, True)
+
+
 def test_a_profile_is_shown_with_its_times_and_removals_and_an_erased_one_as_erased(
     bank: Bank, command: Command
 ) -> None:

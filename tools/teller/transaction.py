@@ -67,7 +67,8 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str, hom
     much of it was reversed, and `refusal` why it was refused. Each is None if there is none.
 
     Without an entry, `dead_letters` has what is known of each letter of it, the newest first, and `queues` has the
-    numbers of messages on the queues of transactions and of the administration.
+    numbers of messages on the queues of transactions and of the administration. `imported_hold` is the open hold with
+    this id, which the account was imported with.
     """
     ids = {"account_id": account_id, "home_account_id": home_account_id, "transaction_id": transaction_id}
     answer: dict[str, Any] = {**ids, "state": "not seen"}
@@ -85,7 +86,10 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str, hom
         queues = (MessageQueue.TRANSACTIONS, MessageQueue.ADMINISTRATION)
         waiting = {queue.value: counts_of(deployment, queue.output)._asdict() for queue in queues}
         answer |= {"dead_letters": [letter.as_json() for letter in letters], "queues": waiting}
-        answer["account_exists"] = _exists(operator, account_id)
+        account = _account(operator, account_id)
+        answer["account_exists"] = account is not None
+        holds = account["holds"] if account else []
+        answer["imported_hold"] = next((hold for hold in holds if hold["hold_id"] == transaction_id), None)
         answer["state"] = "dead" if letters else "not seen"
         found = read(operator, request)  # it may have been posted in between
     if found["entry"]:
@@ -148,12 +152,11 @@ def _about_reversals(answer: dict[str, Any], account: dict[str, Any]) -> Iterato
         yield f"{amount} of its {total} has been reversed, {by}."
 
 
-def _exists(operator: Operator, account_id: str) -> bool:
+def _account(operator: Operator, account_id: str) -> dict[str, Any] | None:
     try:
-        read_account(operator, account_id)
+        return read_account(operator, account_id)
     except NotFound:
-        return False
-    return True
+        return None
 
 
 def _what_is_known(answer: dict[str, Any]) -> Iterator[str | Rows]:
@@ -171,6 +174,10 @@ def _what_is_known(answer: dict[str, Any]) -> Iterator[str | Rows]:
         is_wrong = any(letter["code"] in WRONG_MESSAGES for letter in letters)
         yield "To mend it and send it again:" if is_wrong else "When the cause is mended, send it again:"
         yield f"teller dead-letters redrive {queue} {'--edit ' if is_wrong else ''}{which}"
+    elif hold := answer["imported_hold"]:
+        until = f"until {shown(hold['expires_at'])}" if hold["expires_at"] else "without an end"
+        yield f"{name} has no entry: it is an open hold that the account was imported with, {until}."
+        yield f"Of it {hold['remaining']} is held."
     else:
         yield f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it."
         if refusal := answer["refusal"]:
