@@ -166,8 +166,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         for module in (dead_letters, transaction):
             monkeypatch.setattr(module, "look", lambda _, queue: letters if queue == "transactions" else [])
             monkeypatch.setattr(module, "counts_of", lambda *_: Counts(0, 0, 0))
-        unknown = {"entry": None, "reversed": None, "refusal": None}
-        ended = run_on(SimpleNamespace(invoke=lambda *_: unknown), *arguments)
+        answers = {"transaction": {"entry": None, "reversed": None, "refusal": None}, "account": {"holds": []}}
+        ended = run_on(SimpleNamespace(invoke=lambda _, request: answers[request["read"]]), *arguments)
         return ended.out + ended.err
 
     return run
