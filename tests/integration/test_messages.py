@@ -275,10 +275,12 @@ def unpublished(code: str) -> dict[str, Any]:
         (failed("KMS.DisabledException", sender_fault=True), AGAIN, DEAD),
         (failed("KmsThrottled", sender_fault=True), AGAIN, AGAIN),
         (failed("InternalError", sender_fault=False), AGAIN, AGAIN),
+        ({}, AGAIN, AGAIN),  # as botocore reads the page of a proxy
         (unpublished("MalformedDetail"), DEAD, DEAD),
         (unpublished("NotAuthorizedForSourceException"), AGAIN, DEAD),
         (unpublished("ThrottlingException"), AGAIN, AGAIN),
         (unpublished("InternalFailure"), AGAIN, AGAIN),
+        ({"FailedEntryCount": 0, "Entries": []}, AGAIN, AGAIN),
     ],
     ids=str,
 )
@@ -324,7 +326,7 @@ def test_of_a_request_that_is_refused_the_message_at_fault_is_dead_alone(
         if any(entry["Message"] == "wrong" for entry in PublishBatchRequestEntries):
             raise error("Wrong", together if len(PublishBatchRequestEntries) > 1 else alone)
         published.extend(entry["MessageGroupId"] for entry in PublishBatchRequestEntries)
-        return {"Successful": []}
+        return {"Successful": [{"Id": entry["Id"]} for entry in PublishBatchRequestEntries]}
 
     clients = outbox.clients | {"sns": mock.Mock(publish_batch=publish_batch)}
     first = outbox.event()["Records"][0]

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from tests.support.clock import Clock
-from tests.unit.stubs import Stubbed
+from tests.unit.stubs import Stubbed, all_taken_but
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,8 @@ def empty_dynamodb(dynamodb: Stubbed) -> Stubbed:
 def sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
     """Takes all batches, unless something else is prepared."""
     with Stubbed("sqs") as stubbed:
-        for each in ("send_message_batch", "change_message_visibility_batch", "delete_message_batch"):
+        stubbed.always("send_message_batch", all_taken_but())
+        for each in ("change_message_visibility_batch", "delete_message_batch"):
             stubbed.always(each, {"Successful": [], "Failed": []})
         yield stubbed
 

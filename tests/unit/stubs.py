@@ -19,6 +19,14 @@ def client_of(service: str, **options: Any) -> Any:
     return boto3.client(service, region_name="us-east-1", **keys, **options)
 
 
+def all_taken_but(*failed: int) -> dict[str, Any]:
+    """SQS's answer for a batch of messages, with more than it has: all but those with these numbers are taken."""
+    sent = {"MessageId": "1", "MD5OfMessageBody": "0"}
+    taken = [{"Id": str(index)} | sent for index in range(1_000) if index not in failed]
+    refused = [{"Id": str(index), "SenderFault": False, "Code": "InternalError"} for index in failed]
+    return {"Successful": taken, "Failed": refused}
+
+
 class Answering:
     """A client of DynamoDB whose requests are answered before they are sent, one after another; the last for ever.
 
@@ -110,8 +118,7 @@ class Stubbed:
 
     def takes_messages_but(self, *failed: int) -> None:
         """Prepares an answer for a batch of messages, of which those with these numbers fail."""
-        entries = [{"Id": str(index), "SenderFault": False, "Code": "InternalError"} for index in failed]
-        self.answers("send_message_batch", {"Successful": [], "Failed": entries})
+        self.answers("send_message_batch", all_taken_but(*failed))
 
     def first_fails(self, status: int | None = None) -> None:
         """Prepares the next answer as that to the SDK's second try: the first had this status, None: no answer."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conditional_writes import Deadline
 from tests.support.clock import plenty
-from tests.unit.stubs import Stubbed
+from tests.unit.stubs import Stubbed, all_taken_but
 from tools.local_aws.functions import record
 from workers.dead_letters import send_dead_letters
 from workers.queue_messages import MAXIMUM_REASON_CHARACTERS, Again, Dead, QueueMessage, message_from_record
@@ -122,7 +122,7 @@ def bytes_of(entry: dict[str, Any]) -> int:
 def test_no_request_is_larger_than_sqs_takes_and_no_letter_is_left_out(sizes: list[int], character: str) -> None:
     bodies = [character * (size // len(character.encode())) for size in sizes]
     with Stubbed("sqs") as sqs:
-        sqs.always("send_message_batch", {"Successful": [], "Failed": []})
+        sqs.always("send_message_batch", all_taken_but())
         assert all(stay_dead(sqs, [dead(body, "x" * MAXIMUM_REASON_CHARACTERS) for body in bodies]))
     requests = [parameters["Entries"] for parameters in sqs.parameters]
     assert all(len(entries) <= 10 and sum(map(bytes_of, entries)) <= MAXIMUM_BYTES for entries in requests)

@@ -99,6 +99,12 @@ def test_of_a_request_without_one_event_that_is_taken_none_is_given_up(events: S
     assert [failure and failure.is_final for failure in failures] == [False, False]
 
 
+def test_an_answer_that_does_not_name_the_events_is_no_success(events: Stubbed, bus: EventBus) -> None:
+    """As the page of a proxy."""
+    events.answers("put_events", {})
+    assert bus.publish_once(paid(2), plenty()) == [Failure("the answer doesn't say that it was taken")] * 2
+
+
 def test_the_deadline_ends_the_search_for_the_event_that_is_refused(
     events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

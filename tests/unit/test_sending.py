@@ -43,6 +43,13 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(sqs: Stubbe
     assert again == [["body 1", "body 3", "body 10"], ["body 10"]]
 
 
+def test_what_the_answer_does_not_name_is_sent_again(sqs: Stubbed) -> None:
+    """As in the page of a proxy."""
+    sqs.answers("send_message_batch", {"Successful": [], "Failed": []})
+    send_all(sqs.client, QUEUE, messages(2), plenty())
+    assert [len(parameters["Entries"]) for parameters in sqs.parameters] == [2, 2]
+
+
 def test_what_the_queue_never_takes_is_an_error_that_says_why(sqs: Stubbed, pauses: list[object]) -> None:
     sqs.takes_messages_but(1, 2)
     for _ in range(TRIES - 1):

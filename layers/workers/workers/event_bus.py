@@ -11,6 +11,7 @@ from conditional_writes.core.client import CONNECTIONS, new_client
 from conditional_writes.core.packing import packed
 from workers.failed_entries import until_deadline
 from workers.parallel import in_parallel
+from workers.sending import UNANSWERED
 
 if TYPE_CHECKING:
     from types_boto3_events import EventBridgeClient
@@ -99,7 +100,10 @@ class EventBus(NamedTuple):
                 return alone
             # If the bus takes none of them, the fault may be another than theirs.
             return {index: failure and failure._replace(is_final=False) for index, failure in alone.items()}
-        return dict(zip(entries, map(_failure, response["Entries"]), strict=True))
+        results = response.get("Entries", [])
+        if len(results) != len(entries):
+            return dict.fromkeys(entries, Failure(UNANSWERED))
+        return dict(zip(entries, map(_failure, results), strict=True))
 
 
 def _failure(result: Mapping[str, Any]) -> Failure | None:

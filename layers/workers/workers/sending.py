@@ -20,6 +20,8 @@ MAXIMUM_BYTES = 1_048_576
 """Of one SendMessageBatch: SQS's quotas."""
 TRIES = 3
 LONGEST_PAUSE_SECONDS = 0.5
+UNANSWERED = "the answer doesn't say that it was taken"
+"""As in the page of a proxy, which botocore reads as an answer without any message."""
 
 
 def sqs_client() -> "SQSClient":
@@ -63,8 +65,8 @@ def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message], d
 def send(client: "SQSClient", queue_url: str, messages: Sequence[Message], deadline: Deadline) -> list[str | None]:
     """Sends each message once, in parallel requests. Returns, in their order, None or the reason of the refusal.
 
-    If a request gets no answer, its messages count as refused, although the queue may have taken them. No request is
-    sent after the deadline.
+    If a request gets no answer, or one that doesn't name a message, that counts as refused, although the queue may have
+    taken it. No request is sent after the deadline.
     """
 
     def failed(entries: list[dict[str, Any]]) -> dict[str, str]:
@@ -73,7 +75,9 @@ def send(client: "SQSClient", queue_url: str, messages: Sequence[Message], deadl
             response = client.send_message_batch(QueueUrl=queue_url, Entries=entries)  # type: ignore[arg-type]
         except (BotoCoreError, ClientError, DeadlinePassed) as error:
             return {entry["Id"]: repr(error) for entry in entries}
-        return {entry["Id"]: entry["Code"] for entry in response.get("Failed", [])}
+        taken = {entry["Id"] for entry in response.get("Successful", [])}
+        codes = {entry["Id"]: entry["Code"] for entry in response.get("Failed", [])}
+        return {entry["Id"]: codes.get(entry["Id"], UNANSWERED) for entry in entries if entry["Id"] not in taken}
 
     failures: list[str | None] = [None] * len(messages)
     for refused in in_parallel(failed, list(_requests(messages))):

@@ -39,6 +39,10 @@ class _Failure(NamedTuple):
     is_final: bool = False
 
 
+_UNANSWERED = _Failure("the answer doesn't say that it was taken")
+"""As of each message in the page of a proxy, which botocore reads as an answer without any message."""
+
+
 class Publisher:
     """Sends messages from Lambda's events of the records' stream: `publish` is what the handler returns.
 
@@ -184,13 +188,15 @@ def _group(outgoing: Outgoing) -> dict[str, str]:
 
 def _of_batch(answer: Mapping[str, Any], number: int) -> Iterator[_Failure | None]:
     """An answer of SQS's or SNS's. What is wrong with the key of an encrypted queue is the queue's fault."""
+    taken: dict[int, _Failure | None] = {int(each["Id"]): None for each in answer.get("Successful", [])}
     failed = {
         int(each["Id"]): _failure(
             each, is_refusal=each["SenderFault"], is_final=not each["Code"].lower().startswith("kms")
         )
         for each in answer.get("Failed", [])
     }
-    return map(failed.get, range(number))
+    results = taken | failed
+    return (results.get(each, _UNANSWERED) for each in range(number))
 
 
 def _to_bus(client: Any, outgoing: Sequence[Outgoing]) -> Iterator[_Failure | None]:
@@ -199,12 +205,16 @@ def _to_bus(client: Any, outgoing: Sequence[Outgoing]) -> Iterator[_Failure | No
         {"EventBusName": event.bus, "Source": event.source, "DetailType": event.detail_type, "Detail": each.text}
         for event, each in zip(events, outgoing, strict=True)
     ]
-    for result in client.put_events(Entries=entries)["Entries"]:
-        if code := result.get("ErrorCode"):
-            each = {"Code": code, "Message": result.get("ErrorMessage")}
-            yield _failure(each, is_refusal=code != "InternalFailure", is_final=code in _OF_THE_EVENT)
-        else:
-            yield None
+    results = client.put_events(Entries=entries).get("Entries", [])
+    return map(_of_event, results) if len(results) == len(entries) else iter([_UNANSWERED] * len(entries))
+
+
+def _of_event(result: Mapping[str, Any]) -> _Failure | None:
+    code = result.get("ErrorCode")
+    if not code:
+        return None
+    failed = {"Code": code, "Message": result.get("ErrorMessage")}
+    return _failure(failed, is_refusal=code != "InternalFailure", is_final=code in _OF_THE_EVENT)
 
 
 def _failure(failed: Mapping[str, Any], *, is_refusal: bool, is_final: bool) -> _Failure:
