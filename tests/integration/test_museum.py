@@ -75,11 +75,15 @@ class Services:
         self.sent: list[dict[str, Any]] = []
 
     def __getattr__(self, method: str) -> Any:
-        return lambda **request: self.sent.append({"method": method, **request}) or {"Entries": request["Entries"]}
+        return lambda **request: self.sent.append({"method": method, **request}) or _taken(request["Entries"])
 
     def publish_batch(self, **request: Any) -> Any:
         self.sent.append({"method": "publish_batch", **request})
-        return {}
+        return _taken(request["PublishBatchRequestEntries"])
+
+
+def _taken(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"Entries": entries, "Successful": entries}
 
 
 class Functions:
