@@ -116,9 +116,11 @@ def violations(books: Books) -> list[str]:
 
 
 def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter]) -> Iterator[str]:
-    """Yields a sentence for each message that is neither posted, nor rejected, nor dead-lettered with a reason."""
-    ids = ((entry.account_id, entry.home_account_id, entry.transaction_id) for entry in books.entries)
-    posted = {(name_of(account_id), name_of(home), transaction_id) for account_id, home, transaction_id in ids}
+    """Yields a sentence for each message that is neither in the journal, as it is, nor dead-lettered with a reason."""
+    requests = {
+        (name_of(each.account_id), name_of(each.home_account_id), each.transaction_id): each.request
+        for each in books.entries
+    }
     dead = {letter.body for letter in letters if letter.reason}
     for body in bodies:
         if body in dead:
@@ -128,8 +130,8 @@ def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter])
         except InvalidMessage:
             yield f"an invalid message vanished: {body}"
         else:
-            home_id = message.home_entry_id
-            if any((account_id, *home_id) not in posted for account_id in message.account_ids):
+            keys = [(account_id, *message.home_entry_id) for account_id in message.account_ids]
+            if any(requests.get(key) != message.canonical_payload() for key in keys):
                 yield f"a message vanished: {body}"
 
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from ledger.core.journal import JournalEntry
 from ledger.core.transaction_types import OpenAccount, SetOverdraftLimit, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.checkers.books import Books, violations
+from tests.checkers.books import Books, vanished, violations
 from tests.checkers.small_books import BACK, HOLD, OPEN_A, OPEN_B, PAY, POST_PART, TRANSFER, VOID, post, post_messages
+from tools.local_aws.queues import DeadLetter
 
 MESSAGES: list[TransactionMessage] = [
     OpenAccount(transaction_id="open", account_id="a", currency="EUR", overdraft_limit=Decimal(-100)),
@@ -109,3 +110,12 @@ def test_it_finds(sound: Callable[[], Books], plant: Callable[[Books], object], 
     books = sound()
     plant(books)
     assert any(violation.startswith(sentence) for violation in violations(books)), violations(books)
+
+
+def test_it_finds_a_message_that_vanished_and_one_with_another_payload() -> None:
+    books, other = post(Books({}, {}), OPEN_A, PAY), PAY.replace("50", "51")
+    assert list(vanished([OPEN_A, PAY], books, ())) == []
+    assert list(vanished([TRANSFER, other, "junk"], books, [DeadLetter("junk", "why")])) == [
+        f"a message vanished: {TRANSFER}",
+        f"a message vanished: {other}",
+    ]

@@ -21,7 +21,13 @@ from tests.checkers.books import Books, books_of, vanished, violations
 from tests.checkers.history import entries_of, flipped
 from tests.explore.scenario import Scenario
 from tests.support.in_process import IN_PROCESS, Aws, answered_by
-from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables
+from tools.local_aws.tables import (
+    Tables,
+    create_attempts_table,
+    create_locks_table,
+    create_profiles_table,
+    create_tables,
+)
 from workers.queue_messages import Disposition, Done, QueueMessage
 
 type Body = dict[str, Any]
@@ -34,7 +40,8 @@ DELIVERY_SECONDS = 60
 MOST_DELIVERIES = 5
 
 NAMES = LedgerTables("t-accounts", "t-journal", "t-reversals", "t-refusals")
-LOCKS, PROFILES, CHECKPOINTS = "t-locks", "t-profiles", "t-checkpoints"
+LOCKS, PROFILES, CHECKPOINTS, ATTEMPTS = "t-locks", "t-profiles", "t-checkpoints", "t-attempts"
+TABLES = Tables(NAMES.accounts, NAMES.journal, CHECKPOINTS, NAMES.reversals, NAMES.refusals)
 
 
 class Delivered(NamedTuple):
@@ -110,6 +117,7 @@ class Opened:
                 create_tables(IN_PROCESS, "t")
                 create_locks_table(IN_PROCESS, "t")
                 create_profiles_table(IN_PROCESS, "t")
+                create_attempts_table(IN_PROCESS, "t")
             for message in self._messages:
                 bank.deliver_until_done(message)
             self._then(bank)

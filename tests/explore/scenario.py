@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from unittest import mock
 
 from conditional_writes.testing import Engine, Explored, Fault, Outcome, explore, replay
 from conditional_writes.testing.schedule import current
@@ -27,10 +28,12 @@ class Scenario(NamedTuple):
 
     def explore(self, budget: int, seed: int = 0) -> Explored:
         faults = {"faults": self.faults, "most_faults": self.most_faults}
-        return explore(*self.workers, setup=self.setup, check=self.check, budget=budget, seed=seed, **faults)
+        with mock.patch("workers.batches.single_metric"):
+            return explore(*self.workers, setup=self.setup, check=self.check, budget=budget, seed=seed, **faults)
 
     def replay(self, script: str) -> None:
-        replay(script, *self.workers, setup=self.setup, check=self.check)
+        with mock.patch("workers.batches.single_metric"):
+            replay(script, *self.workers, setup=self.setup, check=self.check)
 
     def calls(self) -> str:
         """How many calls each worker makes, if one comes after the other and nothing goes wrong."""
@@ -47,7 +50,7 @@ class Scenario(NamedTuple):
             engine.execute = count
             return world
 
-        replay("", *self.workers, setup=setup, check=lambda *_: True)
+        self._replace(setup=setup, check=lambda *_: True).replay("")
         return " + ".join(str(calls) for _, calls in sorted(counted.items()))
 
     def __str__(self) -> str:

@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from unittest import mock
 
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+
 from conditional_writes.core.items import Item
 from tests.checkers.books import Books
 from tests.checkers.history import History
-from tests.checkers.model import Delivery, Limits
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import Run
-from tests.faults.scenarios.queues import FOR_EVER, deleted_receipts
 from tests.support.clock import clock_of_lines
 from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
 from tests.support.ledger import Ledger
@@ -28,13 +28,13 @@ from tools.local_aws.functions import Context, invoke, record, run_job, upsert_p
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, scan
-from workers.attempts import MAXIMUM_BEGUN
 from workers.invocation import RESERVED_SECONDS
 
+FOR_EVER = str(100 * 365 * 24 * 3600)
+"""A retention for messages that were sent at a fixed time in the past: none is to be given up for its age."""
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, EXPIRE, RECONCILE = "charge_overdraft_interest", "expire_holds", "reconcile_accounts"
-LIMITS = Limits(waits=3, begun=MAXIMUM_BEGUN)
-QUIET = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "RETENTION_SECONDS": FOR_EVER, "MAXIMUM_WAITS": str(LIMITS.waits)}
+QUIET = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "RETENTION_SECONDS": FOR_EVER, "MAXIMUM_WAITS": "3"}
 LONGEST_LEASE_SECONDS = 100
 CLOCK_SKEW_SECONDS = 1
 LINE = "line "
@@ -140,16 +140,6 @@ class System:
         """The ARN of the queue of SQS that has the message."""
         arn: str = self._record(self.history.messages[number])["eventSourceARN"]
         return arn
-
-    def next_deliveries(self, queue: str, numbers: Sequence[str]) -> list[Delivery]:
-        """The messages' next deliveries, with the counts of the Attempts table."""
-        found = {item["message_id"]: item for item in self.ledger.items(self.workers[queue][0].attempts.table)}
-        deliveries = []
-        for number in numbers:
-            message, item = self.history.messages[number], found.get(number, {"waits": 0, "waited_at": 0, "begun": 0})
-            waited = item["waits"] if item["waited_at"] == message.deliveries else 0
-            deliveries.append(Delivery(message.body, message.deliveries + 1, int(waited) + 1, int(item["begun"])))
-        return deliveries
 
     def redrive(self, queue: str) -> None:
         letters, self.dead[queue] = self.dead[queue], []
@@ -280,6 +270,23 @@ class System:
             number = letter.attributes["number"]
             self.dead[queue].append((number, letter))
             self.history.letters.append((number, letter))
+
+
+@contextlib.contextmanager
+def deleted_receipts(client: Any) -> Iterator[set[str]]:
+    """The receipt handles of the messages that the function itself has deleted, even if it got no answer."""
+    deleted: set[str] = set()
+    session = client._endpoint.http_session
+    send = session.send
+
+    def noting(request: AWSPreparedRequest) -> AWSResponse:
+        response: AWSResponse = send(request)
+        if request.headers["X-Amz-Target"] in {"AmazonSQS.DeleteMessageBatch", b"AmazonSQS.DeleteMessageBatch"}:
+            deleted.update(entry["ReceiptHandle"] for entry in json.loads(request.body)["Entries"])
+        return response
+
+    with mock.patch.object(session, "send", noting):
+        yield deleted
 
 
 def _event(job: str, scheduled_time: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import violations
 from tests.checkers.poison import is_invalid
 from tests.faults.hostile import OPENINGS, SECRET, TRANSACTIONS, UPDATES, Sent, batches, no_batches, no_scheduled_bodies
-from tests.faults.scenarios.queues import FOR_EVER
+from tests.faults.system import FOR_EVER
 from tests.support.ledger import Ledger, with_one_queue
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
 from tests.support.reporting import Say

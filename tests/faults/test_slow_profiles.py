@@ -25,8 +25,6 @@ from workers.queue_messages import Again, Done, message_from_record
 WORK_SECONDS = Context.timeout_seconds - RESERVED_SECONDS - SETTLING_SECONDS
 """The time that an invocation has for its requests."""
 DEEPEST = [f"level {number}" for number in range(16)]
-SECONDS = (0.05, 0.5, 2)
-FAILING_SHARES = (0, 0.3, 0.7, 0.9)
 MOST_DELIVERIES = 5_000
 
 _numbers = itertools.count(1)
@@ -78,27 +76,8 @@ class Delivering:
 
 
 @pytest.mark.usefixtures("new_process")
-@pytest.mark.parametrize(
-    ("messages", "seconds", "share"),
-    [
-        *itertools.product([4], (0.25, 2), (0, 0.7)),
-        *(
-            pytest.param(40, *case, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])
-            for case in itertools.product(SECONDS, FAILING_SHARES)
-        ),
-    ],
-)
-def test_all_messages_of_a_profile_are_done_in_the_end(
-    aws: Endpoint, messages: int, seconds: float, share: float, say: Say
-) -> None:
-    delivering = Delivering(aws, messages)
-    with SlowDynamoDB(seconds, share).on(delivering.client):
-        say(f"{delivering.until_done(delivering.write)} deliveries")
-
-
-@pytest.mark.usefixtures("new_process")
-@pytest.mark.parametrize("share", [0, 0.3])
-def test_the_function_is_done_with_them_too(aws: Endpoint, share: float, say: Say) -> None:
+@pytest.mark.parametrize("share", [0, 0.3, 0.7])
+def test_all_messages_of_a_profile_are_done_in_the_end(aws: Endpoint, share: float, say: Say) -> None:
     delivering = Delivering(aws, 4)
     with SlowDynamoDB(2, share).on(delivering.client) as slow:
 

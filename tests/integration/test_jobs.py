@@ -1,6 +1,6 @@
 """Scheduled jobs on both engines, by a queue in the process and on its clock: each time is done once, and is done.
 
-Faults at every call: tests/faults/test_every_call_of_jobs.py. Runs at once: tests/explore/scenarios/jobs.py.
+Faults at every call, and runs at once: tests/explore/scenarios/jobs.py.
 """
 
 import json

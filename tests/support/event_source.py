@@ -30,12 +30,18 @@ class EventSource:
         """For so long, or until only so many messages are on the queue."""
         end = self._clock.time() + seconds
         while len(self.messages) > left and (now := self._clock.time()) <= end:
-            if received := self._ask("ReceiveMessage", MaxNumberOfMessages=BATCH, AttributeNames=["All"]):
-                self._deliver(received["Messages"])
+            if self.run_once():
                 self._clock.advance(self._batch_seconds)
             else:
                 due = min(message.visible_at for message in self.messages if message.visible_at > now)
                 self._clock.advance(min(due - now, end - now + 0.001))
+
+    def run_once(self) -> bool:
+        """Delivers a batch, if a message is visible. Returns whether one was."""
+        received = self._ask("ReceiveMessage", MaxNumberOfMessages=BATCH, AttributeNames=["All"])
+        if received:
+            self._deliver(received["Messages"])
+        return bool(received)
 
     def _deliver(self, messages: list[dict[str, Any]]) -> None:
         records = [

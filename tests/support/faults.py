@@ -4,17 +4,16 @@ import contextlib
 import importlib.util
 import json
 import logging
-import random
 import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Self, override
+from typing import Any, NamedTuple, Self
 from unittest import mock
 
-from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from conditional_writes.core import steps
@@ -44,22 +43,9 @@ class Fault(Enum):
     OUTAGE_SERVER_ERROR = "an outage: internal errors without an effect"
     OUTAGE_ACCESS_DENIED = "an outage: the function's rights are gone"
     OUTAGE_HANGING = "an outage: no answers"
-    EVENTS_THROTTLED = "each second event throttled, and the others taken"
-    EVENTS_FAILED = "each second event failed by an internal error, and the others taken"
-    EVENTS_DENIED = "each second event denied, and the others taken"
-    ALL_EVENTS_FAILED = "each event failed by an internal error"
 
 
 FOR_TRANSACTIONS = {Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE, Fault.IN_PROGRESS, Fault.ALL_IN_PROGRESS}
-CODES_OF_EVENTS = {
-    Fault.EVENTS_THROTTLED: "ThrottlingException",
-    Fault.EVENTS_FAILED: "InternalFailure",
-    Fault.EVENTS_DENIED: "NotAuthorizedForSourceException",
-    Fault.ALL_EVENTS_FAILED: "InternalFailure",
-}
-"""What EventBridge says of an event that it didn't take:
-https://docs.aws.amazon.com/goto/WebAPI/events-2015-10-07/PutEventsResultEntry
-"""
 OUTAGES = {Fault.OUTAGE_REFUSED, Fault.OUTAGE_SERVER_ERROR, Fault.OUTAGE_ACCESS_DENIED, Fault.OUTAGE_HANGING}
 """From the call on every call fails, in this invocation and maybe in those after it: see `Outage`."""
 EVERY_ATTEMPT = {Fault.ALL_RESPONSES_LOST, Fault.ALL_THROTTLED, Fault.ALL_SERVER_ERRORS_AFTER, Fault.ALL_IN_PROGRESS}
@@ -67,9 +53,7 @@ EVERY_ATTEMPT = {Fault.ALL_RESPONSES_LOST, Fault.ALL_THROTTLED, Fault.ALL_SERVER
 
 def applies(fault: Fault, operation: str) -> bool:
     """Whether the fault can be injected into a call of this operation."""
-    if fault in FOR_TRANSACTIONS:
-        return operation == "TransactWriteItems"
-    return operation == "PutEvents" or fault not in CODES_OF_EVENTS
+    return operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS
 
 
 class Outage(NamedTuple):
@@ -198,8 +182,6 @@ class Faults:
                 return answer(request, 400, error | {"Message": "injected"})
             case Fault.CANCELLED_BY_CONFLICT | Fault.CANCELLED_BY_THROTTLE:
                 return _cancelled(request, fault)
-            case fault if fault in CODES_OF_EVENTS:
-                return _without_some_events(fault, request, send)
         raise AssertionError(fault)
 
     def _fail(self, outage: Fault, request: AWSPreparedRequest) -> AWSResponse:
@@ -224,37 +206,6 @@ class Faults:
         with self._lock:
             self._dead = True
         raise Killed
-
-
-class FaultsAt(Faults):
-    """Injects several faults, each into the call with its number, counted over all calls."""
-
-    def __init__(self, plan: Mapping[int, Fault], outage: Outage = THIS_INVOCATION) -> None:
-        super().__init__(outage=outage)
-        self.plan = plan
-
-    @override
-    def _choose(self, operation: str) -> Fault | None:
-        self.calls.append(operation)
-        return self.plan.get(len(self.calls))
-
-    def __str__(self) -> str:
-        return ", then ".join(f"{fault.value} at call {at}" for at, fault in sorted(self.plan.items()))
-
-
-class RandomFaults(Faults):
-    """Injects a random fault into each call with this probability. The same seed and calls give the same faults."""
-
-    def __init__(self, seed: int, probability: float) -> None:
-        super().__init__()
-        self._random, self._probability = random.Random(seed), probability
-
-    @override
-    def _choose(self, operation: str) -> Fault | None:
-        self.calls.append(operation)
-        if self._random.random() >= self._probability:
-            return None
-        return self._random.choice([fault for fault in Fault if applies(fault, operation)])
 
 
 @contextlib.contextmanager
@@ -315,27 +266,6 @@ def _cancelled(request: AWSPreparedRequest, fault: Fault) -> AWSResponse:
     reasons = [{"Code": code, "Message": "injected"}] + [{"Code": "None"}] * (len(items) - 1)
     error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", "message": "injected"}
     return answer(request, 400, error | {"CancellationReasons": reasons})
-
-
-def _without_some_events(fault: Fault, request: AWSPreparedRequest, send: Any) -> AWSResponse:
-    number = len(json.loads(request.body)["Entries"])
-    left_out = range(0, number, 1 if fault is Fault.ALL_EVENTS_FAILED else 2)
-    return put_others(dict.fromkeys(left_out, CODES_OF_EVENTS[fault]), request, send)
-
-
-def put_others(codes: Mapping[int, str], request: AWSPreparedRequest, send: Any) -> AWSResponse:
-    """EventBridge's answer: the events with these indexes have failed with these codes. The others are on the bus."""
-    events = json.loads(request.body)["Entries"]
-    results = [{"ErrorCode": codes.get(index, ""), "ErrorMessage": "injected"} for index in range(len(events))]
-    if len(codes) < len(events):
-        body = json.dumps({"Entries": [event for index, event in enumerate(events) if index not in codes]}).encode()
-        headers = {**request.headers, "Content-Length": str(len(body))}
-        response: AWSResponse = send(AWSRequest("POST", request.url, headers, body).prepare())
-        if response.status_code != 200:
-            return response
-        taken = iter(json.loads(response.content)["Entries"])
-        results = [result if index in codes else next(taken) for index, result in enumerate(results)]
-    return answer(request, 200, {"FailedEntryCount": len(codes), "Entries": results})
 
 
 def internal_error(request: AWSPreparedRequest) -> AWSResponse:

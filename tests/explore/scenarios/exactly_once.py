@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 from unittest import mock
 
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import (
@@ -47,6 +48,17 @@ def pay(payment: dict[str, Any], observed: Observed) -> Plan[Decimal]:
     if left < 0:
         raise ValueError("not covered")
     return Plan(left, [ACCOUNTS.saving(account | {"balance": left})])
+
+
+CONFIG = IdempotencyConfig(event_key_jmespath="id", payload_validation_jmespath="amount")
+pay_by_powertools = exactly_once(RECORDS, config=CONFIG, items=lambda _: [ACCOUNTS.key("bob")], prefix="powertools")(
+    pay.__wrapped__
+)
+
+
+@exactly_once(RECORDS, key=lambda visit: visit["id"], prefix="look")
+def look(visit: dict[str, Any], _: Observed) -> Plan[Decimal]:
+    return Plan(Decimal(100))
 
 
 @exactly_once(RECORDS, key=lambda visit: visit["id"], prefix="count")
@@ -130,7 +142,8 @@ def balance() -> int:
 def calls(function: Any, *requests: dict[str, Any], left: set[int]) -> dict[str, Any]:
     """A worker for each request. After a further call of each, the balance is one of those `left`.
 
-    A call returns what a further one does, and fails if a further one does. The last result is the balance.
+    A call returns what a further one does, and fails if a further one does. The last result is the balance, by
+    Powertools' configuration as a text.
     """
 
     def check(_: None, outcomes: Sequence[Outcome]) -> None:
@@ -141,7 +154,7 @@ def calls(function: Any, *requests: dict[str, Any], left: set[int]) -> dict[str,
             assert result is None or not isinstance(outcome.error, ValueError), outcome
         results = [result for result in again if result is not None]
         assert balance() in left, balance()
-        assert balance() in results, again
+        assert balance() in map(int, results), again
 
     return {"workers": [functools.partial(_call, function, each) for each in requests], "setup": tables, "check": check}
 
@@ -190,6 +203,8 @@ SCENARIOS = [
         **calls(count, {"id": "v-1"}, {"id": "v-1"}, {"id": "v-2"}, left={102}),
         completes=False,
     ),
+    Scenario("a function by Powertools' configuration has one effect", **calls(pay_by_powertools, ONE, ONE, left={40})),
+    Scenario("a function without writes has one result", **calls(look, ONE, ONE, left={100})),
     Scenario("two changes of one item both count", [change, change], tables, none_is_lost, budget=15),
     Scenario("two additions without a version both count", [add, add], tables, none_is_lost),
     Scenario(

@@ -24,6 +24,7 @@ def in_line(last_ticket: int | None) -> Opened:
 SCENARIOS = [
     at_once("two workers commit in turn", in_line(SERVED), A, B),
     at_once("a line goes on behind a dead ticket", in_line(SERVED + 1), A, B),
+    at_once("a line goes on behind many dead tickets", in_line(SERVED + 9), A, B, completes=False),
     at_once("a line goes on if its record is new", in_line(None), A, B, completes=False),
     at_once("three workers with two deliveries of one message commit once", in_line(SERVED), A, A, C, completes=False),
     at_once(

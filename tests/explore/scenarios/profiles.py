@@ -69,13 +69,32 @@ def as_the_set_says(before: Sequence[Body], bodies: Sequence[Body]) -> Callable[
     return check
 
 
-def of(*bodies: Body, is_new: bool = False) -> dict[str, Any]:
-    before = [] if is_new else BEFORE
+def of(*batches: Body | tuple[Body, ...], is_new: bool = False) -> dict[str, Any]:
+    before, whole = [] if is_new else BEFORE, [each if isinstance(each, tuple) else (each,) for each in batches]
     return {
-        "workers": [writing(number, body) for number, body in enumerate(bodies)],
+        "workers": [writing(number, *batch) for number, batch in enumerate(whole)],
         "setup": Opened(then=lambda bank: [write(bank, LAST, body) for body in before]),
-        "check": as_the_set_says(before, bodies),
+        "check": as_the_set_says(before, [body for batch in whole for body in batch]),
     }
+
+
+KINDS = (
+    update(4, "contact.email", work="a"),  # a map in the place of an entry
+    update(4, "contact", home="none"),  # an entry in the place of a map
+    update(5, "contact", phone="2"),
+    update(3, "contact", removed=["phone", "fax"]),
+    update(4, "look.colours", text="black", page="white"),
+    update(6, "look", removed=["colours"]),  # of a map
+    update(7, "look.colours", text="late"),
+    update(5, "sessions.phone", **{f"s{number}": number for number in range(60)}),  # more than a request takes
+)
+OTHERS = (
+    update(5, "contact", email="b", phone="3"),
+    update(5, "contact.home", city="Ghent"),
+    update(8, "look.colours.links", new="blue"),
+    update(4, "sessions", tablet=True),
+    update(6, "sessions.phone", s3="another's"),
+)
 
 
 SCENARIOS = [
@@ -98,4 +117,6 @@ SCENARIOS = [
         **of(update(4, email="a"), update(5, email="b"), update(3, "contact.home", city="Ghent"), is_new=True),
         completes=False,
     ),
+    Scenario("batches with changes of all kinds", **of(KINDS, OTHERS), budget=20, completes=False),
+    Scenario("a batch and an erasure", **of((*KINDS, erasure(5)), OTHERS), completes=False),
 ]
