@@ -1,11 +1,10 @@
-"""Strategies for hostile input: bodies for both queues, records, and events of any shape.
+"""Strategies for hostile input: bodies for both queues.
 
 A body is a valid message with changes, or no message at all. In it `@@` stands for the record's number, two digits that
 are unique in the batch. SECRET is in values only, because names may be quoted in reasons.
 """
 
 import json
-import string
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -158,29 +157,3 @@ def batches(valid: list[dict[str, Any]]) -> st.SearchStrategy[list[Sent]]:
         )
     )
     return st.lists(sent, min_size=1, max_size=10)
-
-
-_events = nested(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(string.printable, max_size=60),
-    st.sampled_from(["Records", "job", "scheduled_time", "messageId", "body", "x"]),
-    4,
-)
-
-
-def no_batches() -> st.SearchStrategy[str]:
-    """Events of any JSON, some of them almost a batch."""
-    nearly = st.builds(lambda records: {"Records": records}, st.lists(_events, max_size=3) | _events)
-    return (_events | nearly).map(json.dumps)
-
-
-def no_scheduled_bodies(job: str) -> st.SearchStrategy[str]:
-    """Bodies of any JSON, some of them almost one of this job."""
-    deep = "[" * 900 + "]" * 900
-    any_event = _events.map(json.dumps)
-    jobs = st.just(json.dumps(job)) | any_event | st.sampled_from([deep, json.dumps(SECRET * 10_000)])
-    no_times = ["2026-03-01", "2026-03-01T02:00:00", "9999-12-31T23:00-14:00", SECRET * 10_000]
-    times = any_event | st.sampled_from([deep, *map(json.dumps, no_times)])
-    nearly = st.builds('{{"job": {}, "scheduled_time": {}}}'.format, jobs, times)
-    not_forced = '{{"job": "{}", "scheduled_time": "2026-03-01T02:00:00Z", "force": {}}}'.format
-    no_flags = st.builds(not_forced, st.just(job), _events.filter(lambda flag: type(flag) is not bool).map(json.dumps))
-    return any_event | st.just(deep) | nearly | no_flags

@@ -25,7 +25,7 @@ from ledger.core.journal import EntryId
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import violations
 from tests.checkers.poison import is_invalid
-from tests.faults.hostile import OPENINGS, SECRET, TRANSACTIONS, UPDATES, Sent, batches, no_batches, no_scheduled_bodies
+from tests.faults.hostile import OPENINGS, SECRET, TRANSACTIONS, UPDATES, Sent, batches
 from tests.faults.system import FOR_EVER
 from tests.support.ledger import Ledger, with_one_queue
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
@@ -35,7 +35,6 @@ from tools.local_aws.meter import Meter
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, refill
-from workers.queue_messages import NotAnSqsEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -278,58 +277,6 @@ def test_two_records_with_one_id_are_two_messages(aws: Endpoint, workers: dict[s
     assert response == {"batchItemFailures": []}
     assert said.getvalue().count('"message_id":"the same"') == len(batch)
     assert [letter.body for letter in take_dead_letters(aws, function.worker.queue.dead_letter_url)] == ["no JSON"]
-
-
-@pytest.mark.parametrize("name", WORKERS)
-def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_nothing(
-    workers: dict[str, ModuleType], name: str
-) -> None:
-    function = workers[name]
-    meter = Meter(client_of(function), function.worker.queue.client)
-
-    @unhurried
-    @given(no_batches())
-    def try_event(event: str) -> None:
-        refused: Exception | None = None
-        with listening(function) as said:
-            try:
-                response = function.lambda_handler(json.loads(event), Context())
-            except NotAnSqsEvent as error:
-                refused = error
-        if refused:
-            assert "expected a record of SQS's" in str(refused) or "expected a list of SQS's records" in str(refused)
-        else:
-            ids = [one["messageId"] for one in json.loads(event)["Records"]]
-            assert response == {"batchItemFailures": [{"itemIdentifier": one} for one in ids]}
-        check_log(said.getvalue())
-        assert not meter.requests
-
-    try_event()
-
-
-@pytest.mark.parametrize("name", ["reconcile_accounts", "charge_overdraft_interest"])
-def test_a_message_that_is_none_of_a_jobs_is_dead_and_nothing_is_written(aws: Endpoint, name: str) -> None:
-    ledger, dead = Ledger(aws), aws.client("sqs").create_queue(QueueName=f"dead-{name}")["QueueUrl"]
-    function = ledger.job(name, DEAD_LETTER_QUEUE_URL=dead)
-    meter = Meter(function.job.locks.client)
-
-    @unhurried
-    @given(no_scheduled_bodies(name))
-    def try_body(body: str) -> None:
-        with listening(function) as said:
-            response = function.lambda_handler({"Records": [record(body)]}, Context())
-        assert response == {"batchItemFailures": []}
-        [letter] = take_dead_letters(aws, dead)
-        assert letter.body == body
-        sentence = letter.reason or ""
-        assert sentence.startswith(("job: ", "scheduled_time: ", "force: ", "expected JSON"))
-        assert len(sentence) < 200
-        assert sentence.isprintable()
-        check_log(said.getvalue())
-        assert not meter.requests
-
-    try_body()
-    assert not ledger.items(ledger.locks_table)
 
 
 def client_of(function: ModuleType) -> Any:

@@ -1,10 +1,6 @@
-"""A pool under load: its workers are killed, it grows, and every reader sees each transaction once."""
+"""A pool grows while several workers post to it, and every reader sees each transaction once."""
 
-import itertools
 import json
-import random
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -37,7 +33,6 @@ from tests.support.bodies import (
     set_shards,
     transfer,
 )
-from tests.support.faults import Killed
 from workers.queue_messages import Dead, Done
 
 WORKERS, BATCHES, PAYERS = 3, 6, 12
@@ -57,47 +52,16 @@ def batch(number: int) -> list[Body]:
     return [*into, transfer(f"out-{number}", 5, "pool", payers[number]), *grown]
 
 
-def deliver_until_done(bank: Bank, worker: int, bodies: list[Body]) -> int:
-    """Returns how often the worker was killed. A message for more shards is dead if the pool has them by then."""
-    kills = 0
-    for receive_count in itertools.count(1):
-        try:
-            delivered = bank.deliver(worker, *bodies, receive_count=receive_count)
-        except Killed:
-            kills += 1
-        else:
-            if all(isinstance(each.disposition, Done | Dead) for each in delivered):
-                return kills
-    raise AssertionError
-
-
 @pytest.fixture
-def loaded(bank: Bank) -> Iterator[Bank]:
-    """After the load: workers were killed before and after one of ten calls, until each batch was done.
-
-    At most ten kills for each worker: the more conflicts a try has, the more calls, and the less likely is its end.
-    """
-    chance, kills_left = random.Random(7), itertools.repeat(None, 10 * WORKERS)
-
-    def maybe_kill(**_: Any) -> None:
-        if chance.random() < 0.1:
-            for _ in kills_left:
-                raise Killed
-
-    moments = [f"{moment}.dynamodb" for moment in ("before-call", "after-call")]
-    for client, moment in itertools.product(bank.clients[:WORKERS], moments):
-        client.meta.events.register(moment, maybe_kill)
-    try:
-        with ThreadPoolExecutor(WORKERS) as pool:
-            kills = pool.map(lambda number: deliver_until_done(bank, number % WORKERS, batch(number)), range(BATCHES))
-            assert sum(kills) > WORKERS
-        yield bank
-    finally:
-        for client, moment in itertools.product(bank.clients[:WORKERS], moments):
-            client.meta.events.unregister(moment, maybe_kill)
+def loaded(bank: Bank) -> Bank:
+    """By workers in turn, each of which has its own shards. Kills and orders: tests/explore/scenarios/pools.py."""
+    for number in range(BATCHES):
+        delivered = bank.deliver(number % WORKERS, *batch(number))
+        assert all(isinstance(each.disposition, Done) for each in delivered)
+    return bank
 
 
-def test_after_kills_while_a_pool_grows_its_sum_is_exact_and_its_statement_has_each_entry_once(loaded: Bank) -> None:
+def test_while_a_pool_grows_its_sum_is_exact_and_its_statement_has_each_entry_once(loaded: Bank) -> None:
     assert violations(loaded.books) == []
     ask = partial(_ask, loaded, account_id="pool")
     account = ask(read="account")
@@ -135,16 +99,13 @@ def test_after_kills_while_a_pool_grows_its_sum_is_exact_and_its_statement_has_e
 
 
 def test_the_replay_finds_a_pool_and_its_shards_sound_and_an_entry_on_another_shard(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch
+    loaded: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ledger.reconciler.PAUSES_SECONDS", ())
-    for number in range(BATCHES):
-        bank.deliver_until_done(*batch(number))
-
-    assert {type(each) for each in _reconciled(bank)} == {Sound}
-    bank.change_account("pool", pool={"shards": 16, "opened": 16})
+    assert {type(each) for each in _reconciled(loaded)} == {Sound}
+    loaded.change_account("pool", pool={"shards": 16, "opened": 16})
     found = {
-        mismatch.what for each in _reconciled(bank) if isinstance(each, Mismatched) for mismatch in each.mismatches
+        mismatch.what for each in _reconciled(loaded) if isinstance(each, Mismatched) for mismatch in each.mismatches
     }
     assert found == {"changed account", "wrong shard"}
 

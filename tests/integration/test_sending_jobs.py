@@ -1,12 +1,9 @@
-"""The jobs that send messages, on both engines: what each message is about happens once, whatever runs how often."""
+"""The jobs that send messages, on both engines. Runs that are killed, or that meet: tests/explore/scenarios/jobs.py."""
 
 import json
 import random
 import re
 import uuid
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,13 +12,11 @@ import pytest
 
 from ledger import sending_job
 from tests.support.bodies import payment, post_hold
-from tests.support.ledger import WORKERS
 from tests.support.sending_jobs import FEBRUARY, SOON, STEP, Expiry, Interest, SendingJob
 from tools.local_aws.functions import Context, record
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import PROJECT, Endpoint
 
-DELIVERIES = 20
 MANY = [f"acc-{number}" for number in range(11)]
 
 
@@ -47,36 +42,6 @@ def test_its_messages_are_a_group_of_their_own_behind_payments(
     monkeypatch.setattr(sending_job, "send_all", lambda _sqs, _url, messages, _deadline: sent.extend(messages))
     assert opened.run() == "Done"
     assert [message.group_id for message in sent] == [opened.JOB] * len(opened.SAMPLE)
-
-
-def test_delivered_twenty_times_it_sends_and_counts_each_message_once(
-    opened: SendingJob, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    function = opened.function()
-    for _ in range(DELIVERIES):
-        opened.clock.seconds += 0.001
-        assert function.lambda_handler({"Records": [record(opened.event())]}, Context()) == {"batchItemFailures": []}
-    assert opened.counted(opened.queued()) == dict.fromkeys(opened.SAMPLE, 1)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line[opened.METRIC] for line in lines if opened.METRIC in line] == [[len(opened.SAMPLE)]]
-    assert [outcome for line in lines for outcome in ("Done", "DoneBefore") if outcome in line] == [
-        "Done",
-        *["DoneBefore"] * (DELIVERIES - 1),
-    ]
-
-
-def test_by_twenty_at_once_who_know_of_no_lock_each_account_is_charged_and_each_hold_released_once(
-    opened: SendingJob,
-) -> None:
-    functions = [opened.function(opened.new_locks_table()) for _ in range(DELIVERIES)]
-    with ThreadPoolExecutor(DELIVERIES) as pool:
-        assert set(pool.map(opened.run, functions)) == {"Done"}
-    bodies = opened.queued()
-    assert opened.counted(bodies) == dict.fromkeys(opened.SAMPLE, DELIVERIES)
-    random.Random(1).shuffle(bodies)
-    opened.race(list(map(json.loads, bodies)), batch=len(bodies) // WORKERS)
-    assert opened.done().keys() == opened.SAMPLE
 
 
 def test_more_accounts_than_an_invocation_has_time_for_are_the_next_ones(job: SendingJob) -> None:
@@ -173,20 +138,6 @@ def test_the_sum_is_the_same_in_any_order_of_messages_after_an_outage_and_whatev
     assert found["in time"]["anna"] == -(200 + Decimal("2.80") + Decimal("6.23"))
 
 
-def test_a_second_run_without_the_lock_charges_nothing_more(overdrawn: Interest) -> None:
-    overdrawn.run()
-    bodies = overdrawn.queued()
-    overdrawn.forget_all_runs()
-    assert overdrawn.run(event=overdrawn.event(hour=17)) == "Done"
-    again = overdrawn.queued()
-    assert sorted(again) == sorted(bodies)
-    overdrawn.post_at(MARCH, *bodies, *again)
-    assert overdrawn.done() == CHARGED
-    overdrawn.forget_all_runs()
-    assert overdrawn.run(event=overdrawn.event(hour=18)) == "Done"
-    assert overdrawn.queued() == []
-
-
 def test_a_run_for_a_time_ahead_charges_nothing_early(overdrawn: Interest) -> None:
     overdrawn.clock.seconds = FEBRUARY.timestamp() + 14 * 86_400
     assert overdrawn.run() == "Done"
@@ -274,34 +225,6 @@ def test_a_run_for_a_time_ahead_releases_no_hold_early(expiry: Expiry, ahead: st
     assert datetime.fromisoformat(ahead) >= now
     assert expiry.run(event=expiry.event() | {"scheduled_time": ahead}) == "Done"
     assert expiry.counted(expiry.queued()) == {("anna", "over"): 1}
-
-
-def test_a_run_that_is_killed_on_its_way_goes_on_from_its_checkpoint(expiry: Expiry) -> None:
-    """It is killed after the messages of its second page were sent, and before the checkpoint: they are sent again."""
-    expiry.open_wanted(MANY)
-    function = expiry.function()
-    function.ACCOUNTS_PER_STEP = STEP
-    work = function.job.work
-
-    def killed(*arguments: Any) -> Iterator[Any]:
-        steps = work(*arguments)
-        yield next(steps)
-        next(steps)
-        raise KeyboardInterrupt
-
-    function.job = function.job._replace(work=killed)
-    with pytest.raises(KeyboardInterrupt):
-        expiry.run(function)
-    before = expiry.queued()
-    assert len(before) == 2 * STEP
-    expiry.clock.seconds += 200
-    outcomes, sent = expiry.run_on()
-    assert outcomes[-1] == "Done"
-    bodies = before + [body for bodies in sent for body in bodies]
-    assert Counter(expiry.counted(bodies).values()) == {1: len(MANY) - STEP, 2: STEP}
-    expiry.post(*bodies)
-    assert expiry.done().keys() == expiry.wanted(MANY)
-    assert expiry.report()["sent"] == len(MANY), "of the messages that were sent twice, the report counts one"
 
 
 HOLD = {"remaining": Decimal(1), "expires_at": "2026-02-01T00:00:00+00:00"}

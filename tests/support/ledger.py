@@ -5,7 +5,6 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -26,7 +25,6 @@ from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint, shared_client
 from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill, scan
 
-WORKERS = 8
 YEAR_2020 = datetime(2020, 1, 1, tzinfo=UTC)
 _numbers = itertools.count(1)
 
@@ -121,19 +119,6 @@ class Ledger:
         for hours, message in enumerate(messages):
             self.post_at(YEAR_2020 + timedelta(hours=hours), message)
 
-    def race(self, messages: Sequence[Body], batch: int = 1) -> None:
-        """Each of eight workers posts its share of the messages. All of them begin at once."""
-        while len(self.workers) < WORKERS:
-            self.another_worker()
-        start = threading.Barrier(WORKERS)
-
-        def work(number: int) -> None:
-            start.wait()
-            self.post(*messages[number::WORKERS], batch=batch, worker=self.workers[number])
-
-        with ThreadPoolExecutor(WORKERS) as pool:
-            list(pool.map(work, range(WORKERS)))
-
     def dead_letters(self) -> list[DeadLetter]:
         """Takes all of them from the dead-letter queue."""
         return take_dead_letters(self.aws, self.worker.worker.queue.dead_letter_url)
@@ -144,20 +129,15 @@ class Ledger:
 
     # Jobs
 
-    def job(self, name: str, locks_table: str | None = None, **variables: str) -> ModuleType:
-        """A job's function in a new process. It goes by the ledger's clock unless it has a locks table of its own."""
-        table = locks_table or self.locks_table
+    def job(self, name: str, **variables: str) -> ModuleType:
+        """A job's function in a new process, by the ledger's clock."""
         if name == "reconcile_accounts":
-            function = functions.reconcile_accounts(self.dynamodb, self.tables, table, **variables)
+            function = functions.reconcile_accounts(self.dynamodb, self.tables, self.locks_table, **variables)
         else:
-            url = self.worker.worker.queue.url
-            function = getattr(functions, name)(self.aws, self.tables, table, url, self.dynamodb, **variables)
-        if locks_table is None:
-            function.job.locks.now = self.clock
+            url, make = self.worker.worker.queue.url, getattr(functions, name)
+            function = make(self.aws, self.tables, self.locks_table, url, self.dynamodb, **variables)
+        function.job.locks.now = self.clock
         return function
-
-    def new_locks_table(self) -> str:
-        return create_locks_table(self.dynamodb, f"ledger-{next(_numbers)}")
 
     def forget_all_runs(self) -> None:
         refill(self.dynamodb, self.locks_table)

@@ -26,7 +26,6 @@ class SendingJob(Ledger):
     """A message is about an account, or about a hold of an account. `open_sample` opens the sample accounts."""
 
     JOB: ClassVar[str]
-    METRIC: ClassVar[str]
     SAMPLE: ClassVar[set[Any]]
     """What the messages about the sample accounts are about."""
 
@@ -52,8 +51,8 @@ class SendingJob(Ledger):
     def event(self, day: int = 1, hour: int = 12) -> dict[str, Any]:
         return {"job": self.JOB, "scheduled_time": f"2026-03-{day:02}T{hour:02}:00:00Z", "force": True}
 
-    def function(self, locks_table: str | None = None) -> ModuleType:
-        return self.job(self.JOB, locks_table)
+    def function(self) -> ModuleType:
+        return self.job(self.JOB)
 
     def run(self, function: ModuleType | None = None, event: Any = None, seconds: float = 60) -> str:
         """Invokes the function, or one in a new process. Returns its outcome."""
@@ -102,7 +101,7 @@ class SendingJob(Ledger):
 
 
 class Interest(SendingJob):
-    JOB, METRIC = "charge_overdraft_interest", "InterestTransactions"
+    JOB = "charge_overdraft_interest"
     SAMPLE: ClassVar = {"anna", "emil", "finn"}
 
     @override
@@ -130,7 +129,7 @@ class Interest(SendingJob):
 
 
 class Expiry(SendingJob):
-    JOB, METRIC = "expire_holds", "HoldExpiries"
+    JOB = "expire_holds"
     SAMPLE: ClassVar = {("anna", "a-1"), ("anna", "a-2"), ("dora", "d-1")}
     LATER: ClassVar = {("anna", "a-3"), ("emil", "e-1")}
 

@@ -20,6 +20,7 @@ from tests.support.in_process import IN_PROCESS, Aws, answered_by
 from tests.support.ledger import with_one_queue
 from tools.local_aws.functions import process_transactions
 from tools.local_aws.queues import take_dead_letters
+from workers.attempts import MAXIMUM_BEGUN
 
 QUEUE, LETTERS, HEARD = (f"{IN_PROCESS.url}/000000000000/{name}" for name in ("alive", "dead", "heard"))
 OPENED = Opened(*openings("alice", "bob", limit=-10))
@@ -33,17 +34,19 @@ class Exited(BaseException):
 
 @functools.cache
 def function_of(worker: int) -> Any:
-    """The function in a process of its own. `killers` are the bodies at which the process ends."""
+    """The function in a process of its own. `killers` are the bodies at which the process ends; `ends` has each end."""
     queues = {"QUEUE_URL": QUEUE, "DEAD_LETTER_QUEUE_URL": LETTERS}
     with answered_by(Aws(Engine())):
         same = {"ATTEMPTS_TABLE": ATTEMPTS, "LOCKS_TABLE": LOCKS, "OUTCOMES_BUS": "outcomes"}
         function: Any = with_one_queue(process_transactions(IN_PROCESS, TABLES, **same, **queues))
-    function.killers = ()
+    function.killers, function.ends = (), list[str]()
     function.poster.first_shard = worker
 
     def post(messages: Sequence[Any], deadline: Any) -> Any:
-        if any(message.body in function.killers for message in messages):
-            raise Exited
+        for message in messages:
+            if message.body in function.killers:
+                function.ends.append(message.body)
+                raise Exited
         return function.poster.post(messages, deadline)
 
     def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -63,7 +66,7 @@ class Delivered:
     """A bank, the queue with these messages, and the bus of refusals."""
 
     def __init__(self, bank: Bank, bodies: Sequence[str], killers: Sequence[str]) -> None:
-        self.bank, self.aws = bank, Aws(bank.engine)
+        self.bank, self.aws, self.ends = bank, Aws(bank.engine), list[str]()
         for url, attributes in ((QUEUE, VISIBILITY), (LETTERS, {}), (HEARD, {})):
             name = url.rpartition("/")[2]
             self.aws.sqs.answer("CreateQueue", {"QueueName": name, "Attributes": attributes}, IN_PROCESS.url)
@@ -71,7 +74,7 @@ class Delivered:
         bank.engine.others |= {"AmazonSQS": self.aws.answer, "AWSEvents": self.aws.answer}
         for worker in range(LAST + 1):
             function = function_of(worker)
-            function.killers = killers
+            function.killers, function.ends = killers, self.ends
             function.poster.pools.clear()
             for client in (function.dynamodb, function.worker.queue.client, function.refusals.bus.client):
                 bank.engine.attach(client)
@@ -105,6 +108,8 @@ def settled(
         with answered_by(delivered.aws):
             letters = take_dead_letters(IN_PROCESS, LETTERS)
         heard = [json.loads(message.body) for message in delivered.aws.sqs.queues["heard"].messages]
+        kills = len(delivered.ends) + sum(outcome.was_killed for outcome in outcomes)
+        assert kills >= MAXIMUM_BEGUN * len(killers), f"given up after {kills} kills"
         assert_none(violations(after))
         assert_none(flipped(entries_of(before), after))
         assert_none(vanished(bodies, after, letters))
