@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from conditional_writes.upserts import REMOVED
 from tests.checkers.profile_oracle import (
-    EVERYTHING,
     Path,
     Write,
     differences,
@@ -24,11 +23,8 @@ from tests.checkers.profile_oracle import (
 )
 from tests.support.profile_table import Assumed, ProfileTable, Stored, time_is
 from tests.support.reporting import Say
-from tests.support.strategies import CLASHING_PATHS, profile_writes
-from tools.local_aws.functions import invoke, record, upsert_profiles
-from tools.local_aws.queues import take_dead_letters
+from tests.support.strategies import profile_writes
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_profiles_table, scan
 
 LONG_AGO = datetime(1900, 1, 1, tzinfo=UTC)
 AGE = timedelta(days=30)
@@ -152,62 +148,3 @@ def clocks(stored: Stored) -> list[tuple[Path, str]]:
         for attribute, of_map in stored.clocks.items()
         for name, clock in of_map.items()
     ]
-
-
-START = (datetime.now(UTC) - timedelta(hours=1)).replace(microsecond=0)
-
-
-class Message(NamedTuple):
-    path: tuple[str, ...]
-    """EVERYTHING for an erasure."""
-    values: dict[str, Any]
-    seconds: int
-    sent_after: int | None
-    """The seconds from `as_of` to the sending. None: the message has no `as_of`."""
-
-    @property
-    def record(self) -> dict[str, Any]:
-        entries = {name: value for name, value in self.values.items() if value is not REMOVED}
-        removed = [*self.values.keys() - entries]
-        body: dict[str, Any] = {"account_id": "alice", "path": self.path, "entries": entries, "removed": removed}
-        if self.path == EVERYTHING:
-            body = {"type": "erase_profile", "account_id": "alice"}
-        as_of = {} if self.sent_after is None else {"as_of": self._at(0).isoformat()}
-        return record(body | as_of, sent_at=self._at(self.sent_after or 0))
-
-    @property
-    def writes(self) -> list[Write]:
-        if self.path == EVERYTHING:
-            return [Write(EVERYTHING, REMOVED, self._at(0))]
-        return [Write((*self.path, name), value, self._at(0)) for name, value in self.values.items()]
-
-    def _at(self, later: int) -> datetime:
-        return START + timedelta(seconds=self.seconds + later)
-
-
-messages = st.builds(
-    Message,
-    st.sampled_from(sorted({path[:-1] for path in CLASHING_PATHS} | {EVERYTHING})),
-    st.dictionaries(st.sampled_from("xyz"), st.sampled_from([1, "a", {"y": 1}, REMOVED, REMOVED]), min_size=1),
-    st.integers(0, 4),
-    st.none() | st.integers(0, 600),
-)
-
-
-def test_so_do_the_functions_messages_with_as_of_or_without(aws: Endpoint, dynamodb: Endpoint) -> None:
-    table = create_profiles_table(dynamodb, f"any-order-{next(_names)}")
-    function = upsert_profiles(aws, table, dynamodb)
-    client = dynamodb.client("dynamodb")
-
-    @in_fewer_examples
-    @given(st.lists(messages, min_size=1, max_size=8), randoms)
-    def try_messages(sent: list[Message], choose: random.Random) -> None:
-        client.delete_item(TableName=table, Key={"account_id": {"S": "alice"}})
-        for batch in batches(choose, twice_in_any_order(choose, sent)):
-            assert not invoke(function, [message.record for message in batch])
-        [item] = scan(dynamodb, table)
-        stored, writes = Stored(item), [write for message in sent for write in message.writes]
-        check(stored, writes, most_bytes(writes, LONG_AGO, stored.key_and_marks))
-
-    try_messages()
-    assert not take_dead_letters(aws, function.worker.queue.dead_letter_url)
