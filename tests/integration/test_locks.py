@@ -1,10 +1,8 @@
 """Locks. Docstrings name other libraries' errors, with the numbers of their issues."""
 
-import itertools
 import pickle
 import re
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
 
@@ -14,7 +12,6 @@ from botocore.exceptions import ReadTimeoutError
 from conditional_writes import (
     Conflict,
     Deadline,
-    DeadlinePassed,
     Key,
     OutcomeUnknown,
     Put,
@@ -24,10 +21,9 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.core.items import from_dynamodb
-from conditional_writes.core.requests import more_than
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, LockUnreadable, WindowDone, WindowForgotten
 from conditional_writes.locks import lock as lock_module
-from conditional_writes.testing import Engine, Killed, Outcome, explore
+from conditional_writes.testing import Engine
 from tests.support.clock import START, Clock
 from tests.support.faults import Fault, Faults, between_tries
 from tests.support.new_tables import calls_of, new_table
@@ -532,50 +528,3 @@ def test_a_second_release_after_every_response_was_lost_is_harmless(table: Table
     give_back_calls = len(mine.calls)
     lock.release()
     assert len(mine.calls) == give_back_calls
-
-
-SKEW_SECONDS, LEASE_SECONDS = 0.5, 1.0
-
-
-class Contest:
-    """Contenders note when they certainly held the lock: from the acquisition to the release or the lease's end."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.client = engine.client()
-        self.table = new_table(self.client, {"lock_key": "S"})
-        self.held: list[tuple[float, float, int]] = []
-        self.held_though_a_successor_wrote = False
-
-    def contend(self, ahead: float, pauses: Iterable[float]) -> None:
-        """By a clock that is ahead. If the holder pauses for longer than its lease, it writes late."""
-        skewed = Locks(self.client, self.table, clock_skew_seconds=SKEW_SECONDS, now=lambda: time.time() + ahead)
-        for pause in pauses:
-            lock = acquire(skewed, LEASE_SECONDS, deadline=Deadline.after(60))
-            began = time.time()
-            time.sleep(pause)
-            self.held.append((began, min(time.time(), lock.leased_until - ahead), lock.token))
-            put = Put(key(self.table, lock_key="effect"), {"token": lock.token}, ~more_than("token", lock.token))
-            try:
-                write_together(self.client, [lock.condition_check(), put])
-                lock.release()
-            except Conflict as conflict:
-                self.held_though_a_successor_wrote |= conflict.key == put.key
-            except LockLost:
-                pass
-
-
-def never_two_held_it(contest: Contest, outcomes: Sequence[Outcome]) -> None:
-    assert not contest.held_though_a_successor_wrote
-    assert all(isinstance(each.error, Killed | OutcomeUnknown | DeadlinePassed | LockTaken | None) for each in outcomes)
-    held = sorted(each for each in contest.held if each[0] < each[1])
-    for (_, ended, token), (began, _, next_token) in itertools.pairwise(held):
-        assert began >= ended
-        assert next_token > token
-
-
-def test_of_many_contenders_with_clocks_apart_never_two_hold_it(every_case: bool) -> None:
-    contenders = [
-        lambda contest, number=number: contest.contend(number * SKEW_SECONDS / 2, (0.4, 3 * LEASE_SECONDS))
-        for number in range(3)
-    ]
-    explore(*contenders, setup=Contest, check=never_two_held_it, budget=2_000 if every_case else 12)

@@ -118,12 +118,6 @@ def test_a_fault_that_is_none_is_refused() -> None:
         explored(naive, most_faults=-1)
 
 
-@pytest.mark.exhaustive
-def test_no_update_is_lost_by_modify_in_any_order_with_any_fault() -> None:
-    """A damaged answer counted as a refusal once, and the second try as the first: `tries.note_try`."""
-    assert explored(safe, safe, check=none_is_lost).is_complete
-
-
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_all_orders_of_calls_of_one_item_are_tried(calls: int) -> None:
     both = [lambda accounts: accounts.touch(*["alice"] * calls)] * 2

@@ -3,19 +3,30 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, Update, key
+from conditional_writes import (
+    Conflict,
+    Deadline,
+    DeadlinePassed,
+    Item,
+    OutcomeUnknown,
+    Put,
+    Update,
+    key,
+    more_than,
+    write_together,
+)
 from conditional_writes.core.items import from_dynamodb
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
-from conditional_writes.testing import Outcome
+from conditional_writes.testing import Engine, Outcome
 from tests.explore.bank import LOCKS, PROFILES, Bank, Opened
 from tests.explore.scenario import Scenario
+from tests.support.new_tables import definition
 
 LEASE_SECONDS = 20
 COUNTER = key(PROFILES, account_id="counter")
-EXPECTED = (LockTaken, LockLost, WindowDone, DeadlinePassed, OutcomeUnknown)
+EXPECTED = LockTaken | LockLost | WindowDone | DeadlinePassed | OutcomeUnknown
 
 
 class Work:
@@ -57,27 +68,47 @@ def each_step_once(bank: Bank, outcomes: Sequence[Outcome]) -> None:
     assert (counted.get("first"), counted.get("second")) == (1, 1), counted
 
 
-def only_the_holder_releases(bank: Bank, outcomes: Sequence[Outcome]) -> None:
-    """While a holder works within its lease, nobody else has the lock."""
-    held = [outcome.value for outcome in outcomes if outcome.error is None]
-    for (began, ended), (other_began, other_ended) in itertools.pairwise(held):
-        assert ended <= other_began or other_ended <= began, held
+SKEW_SECONDS, SHORT_SECONDS = 0.5, 1.0
 
 
-def holding(worker: int, seconds: float) -> Callable[[Bank], Any]:
-    """Waits for the lock, holds it, and releases it. Returns from when to when it held the lock."""
+class Contest:
+    """Contenders note when they certainly held the lock: from the acquisition to the release or the lease's end."""
 
-    def hold(bank: Bank) -> tuple[float, float]:
-        locks = Locks(bank.clients[worker], LOCKS)
-        with contextlib.ExitStack() as held:
-            held.enter_context(contextlib.suppress(LockLost))  # the time until then counts
-            lock = held.enter_context(locks.hold("shared", lease_seconds=LEASE_SECONDS, deadline=Deadline.after(100)))
+    def __init__(self, engine: Engine) -> None:
+        self.client = engine.client()
+        self.client.create_table(**definition(LOCKS, {"lock_key": "S"}))
+        self.held: list[tuple[float, float, int]] = []
+        self.held_though_a_successor_wrote = False
+
+    def contend(self, ahead: float, pauses: Iterable[float]) -> None:
+        """By a clock that is ahead. If the holder pauses for longer than its lease, it writes late."""
+        skewed = Locks(self.client, LOCKS, clock_skew_seconds=SKEW_SECONDS, now=lambda: time.time() + ahead)
+        for pause in pauses:
+            lock = skewed.acquire("contended", lease_seconds=SHORT_SECONDS, deadline=Deadline.after(60))
             began = time.time()
-            time.sleep(seconds)
-            ended = min(time.time(), lock.leased_until)
-        return began, ended
+            time.sleep(pause)
+            self.held.append((began, min(time.time(), lock.leased_until - ahead), lock.token))
+            put = Put(key(LOCKS, lock_key="effect"), {"token": lock.token}, ~more_than("token", lock.token))
+            try:
+                write_together(self.client, [lock.condition_check(), put])
+                lock.release()
+            except Conflict as conflict:
+                self.held_though_a_successor_wrote |= conflict.key == put.key
+            except LockLost:
+                pass
 
-    return hold
+
+def never_two_held_it(contest: Contest, outcomes: Sequence[Outcome]) -> None:
+    assert not contest.held_though_a_successor_wrote
+    assert all(each.was_killed or isinstance(each.error, EXPECTED | None) for each in outcomes)
+    held = sorted(each for each in contest.held if each[0] < each[1])
+    for (_, ended, token), (began, _, next_token) in itertools.pairwise(held):
+        assert began >= ended
+        assert next_token > token
+
+
+def contending(number: int) -> Callable[[Contest], None]:
+    return lambda contest: contest.contend(number * SKEW_SECONDS / 2, (0.4, 3 * SHORT_SECONDS))
 
 
 SCENARIOS = [
@@ -107,10 +138,11 @@ SCENARIOS = [
         completes=False,
     ),
     Scenario(
-        "two holders follow one another",
-        [holding(0, 6), holding(1, 6)],
-        Opened(),
-        only_the_holder_releases,
+        "of many contenders with clocks apart never two hold the lock",
+        [contending(0), contending(1), contending(2)],
+        Contest,
+        never_two_held_it,
+        budget=12,
         completes=False,
     ),
 ]
