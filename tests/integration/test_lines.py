@@ -320,14 +320,6 @@ def test_if_nothing_is_left_to_write_the_shared_turn_is_given_up(ledger: Ledger)
     assert ledger.records()["lines served"]["ticket_served"] == 2
 
 
-def test_a_commit_in_a_shared_turn_that_is_late_doesnt_set_the_line_back(ledger: Ledger) -> None:
-    open_mesh(ledger)
-    served = {"lock_key": "lines served", "ticket_served": 9}
-    ledger.before["TransactWriteItems"] = iter([lambda: ledger.put(ledger.locks_table, served)])
-    assert ledger.requests_of(*circle("1")) == [READ, *IN_SHARED_TURN, COMMIT, TICKET]
-    assert ledger.records()["lines served"]["ticket_served"] == 9
-
-
 def test_a_shared_line_without_the_record_of_its_turns_goes_on(ledger: Ledger) -> None:
     """DynamoDB's TTL has removed it, or it is of a release before there was one."""
     open_mesh(ledger)

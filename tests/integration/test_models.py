@@ -326,23 +326,6 @@ def test_an_item_that_does_not_fit_is_named_with_its_field(flights: Flights, why
     assert flights.get("TL2").version == 1
 
 
-@pytest.mark.parametrize(
-    "flights", [kind for kind in KINDS if kind[0] is not FlightModel], indirect=True, ids=lambda kind: kind[0].__name__
-)
-def test_a_model_that_could_not_be_loaded_again_is_not_written(flights: Flights) -> None:
-    with pytest.raises(Misfit):
-        flights.save(flights.new(seats="many"))
-    assert flights.stored() is None
-    created = flights.save(flights.new())
-    flights.calls.clear()
-    for attempt in (flights.save, flights.saving):
-        with pytest.raises(Misfit):
-            attempt(created.changed_to(flights.new(seats="many")))
-    with pytest.raises(Misfit):
-        flights.modify("TL1", change=lambda _: flights.new(seats="many"))
-    assert flights.calls == ["GetItem"]
-
-
 def test_a_change_that_returns_no_model_is_an_error_and_writes_nothing(flights: Flights) -> None:
     flights.save(flights.new())
     with pytest.raises(TypeError, match=r"`change` returned None, expected the .* as it should be"):

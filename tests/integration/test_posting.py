@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections import Counter
 from decimal import Decimal
 from typing import Any
@@ -190,7 +191,10 @@ def test_accounts_that_dynamodb_does_not_write_cost_their_own_messages_only(ledg
         transfer("t-5", 1, "alice", "bob"),
         payment("t-6", 1, "bob"),
     ]
+    chain += [payment(f"p-{number}") for number in range(42)]
     records = [record(message) for message in chain]
+    ledger.calls.clear()
     assert invoke(ledger.worker, records) == {one["messageId"] for one in records[1:4]}
+    assert ledger.requests["TransactWriteItems"] <= 1 + 3 * 2 * math.ceil(math.log2(len(chain)))
     balances = {item["account_id"]: item["balance"] for item in ledger.items(ledger.tables.accounts)}
-    assert balances == {"alice": 0, "bob": 2, "full": 0, "endless": 0}
+    assert balances == {"alice": 42, "bob": 2, "full": 0, "endless": 0}

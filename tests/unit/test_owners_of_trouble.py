@@ -201,29 +201,6 @@ def test_a_corrupt_journal_entry_costs_its_own_message_only(attribute: str, rece
         assert isinstance(repeated, possible), (wrong, repeated)
 
 
-def test_an_account_that_cannot_be_written_costs_its_own_messages_and_few_tries() -> None:
-    """Its item is too large, or something else that only DynamoDB knows."""
-    items = accounts("alice", "corrupt")
-    key = TABLES.account_key("corrupt")
-    tries: list[int] = []
-
-    def refuses(writes: Sequence[Write]) -> None:
-        tries.append(len(writes))
-        if any(each.key == key for each in writes):
-            reasons = [{"Code": "ValidationError" if each.key == key else "None"} for each in writes]
-            error = error_of("TransactionCanceledException", 400)
-            error.response |= {"CancellationReasons": reasons}
-            raise error
-
-    transactions = [payment(1, transaction_id=str(number)) for number in range(48)]
-    transactions[7:7] = [transfer(1, transaction_id="t-1", to_account_id="corrupt")]
-    transactions += [payment(1, transaction_id="t-2", account_id="corrupt")]
-    became = posted(items, transactions, refuses=refuses)
-    assert kinds(became) == [Done] * 7 + [Again] + [Done] * 41 + [Again]
-    assert items[TABLES.account_key("alice")]["balance"] == 148
-    assert len(tries) <= 1 + 2 * 2 * 6
-
-
 @pytest.mark.parametrize(
     ("code", "status", "disposition"),
     [
