@@ -70,6 +70,17 @@ def test_the_pages_consumer_applies_each_outcome_once_in_order_whatever_is_lost(
     ]
 
 
+def test_the_pages_consumer_begins_an_imported_account_after_its_history() -> None:
+    names: dict[str, Any] = {}
+    with mock.patch("boto3.client"):
+        exec(sample("python"), names)
+    applied: list[int] = []
+    consumer = names["InOrder"](lambda outcome: applied.append(outcome["account_version"]))
+    for version, request in ((8, {}), (7, {"history": {"version": "6"}}), (7, {"history": {"version": "6"}}), (9, {})):
+        consumer.take({"detail": {"account_id": "a", "account_version": version, "request": request}})
+    assert applied == [7, 8, 9]
+
+
 def test_the_pages_patterns_select_what_they_say(aws: Endpoint) -> None:
     publisher = publish_outcomes(aws)
     bus = publisher.bus.name
