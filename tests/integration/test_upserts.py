@@ -235,13 +235,13 @@ def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(prof
 
 def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:
     for entry, sentence in [
-        (MapEntry(("alone",), 1), "expected the names of an attribute and of an entry"),
-        (MapEntry(("a", ""), 1), "expected the names of an attribute and of an entry"),
-        (MapEntry(cast("Any", ["a", "b"]), 1), "expected the names of an attribute and of an entry"),
+        (MapEntry(("alone",), 1), "expected a tuple of names: of an attribute and of an entry"),
+        (MapEntry(("a", ""), 1), "expected a tuple of names: of an attribute and of an entry"),
+        (MapEntry(cast("Any", ["a", "b"]), 1), "expected a tuple of names: of an attribute and of an entry"),
         (MapEntry(("account_id", "x"), 1), "account_id can't hold entries"),
         (MapEntry(("cw:write_id", "x"), 1), "cw:write_id can't hold entries"),
-        (MapEntry((), REMOVED), "expected the names of an attribute and of an entry"),
-        (MapEntry((), "a value", at(1)), "expected the names of an attribute and of an entry"),
+        (MapEntry((), REMOVED), "expected a tuple of names: of an attribute and of an entry"),
+        (MapEntry((), "a value", at(1)), "expected a tuple of names: of an attribute and of an entry"),
         (erasure(datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
         (theme(1)._replace(as_of=datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
         (theme(1)._replace(as_of=cast("Any", "2026-01-01")), "expected a datetime with its offset"),

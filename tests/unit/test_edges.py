@@ -100,7 +100,7 @@ def test_the_clocks_of_a_map_are_where_items_have_them_already() -> None:
     ("entry", "sentence"),
     [
         (MapEntry(("a", "b"), 1, datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))), "years 1 and 9999 in UT"),
-        (MapEntry(("a", 1), 1, AS_OF), "expected the names of an attribute and of an entry"),
+        (MapEntry(("a", 1), 1, AS_OF), "expected a tuple of names: of an attribute and of an entry"),
     ],
 )
 def test_an_entry_that_no_item_can_hold_is_refused(entry: MapEntry, sentence: str) -> None:

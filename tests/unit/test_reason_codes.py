@@ -52,7 +52,9 @@ def test_what_is_refused_is_dead_and_what_may_come_is_waited_for(error: Exceptio
     assert disposition_of(error) == disposition
 
 
-@pytest.mark.parametrize(("error", "reason"), [(KeyError("balance"), "'balance'"), (TimeoutError(), "TimeoutError()")])
+@pytest.mark.parametrize(
+    ("error", "reason"), [(KeyError("balance"), "KeyError: 'balance'"), (TimeoutError(), "TimeoutError()")]
+)
 def test_any_other_error_comes_again_with_a_reason(error: Exception, reason: str) -> None:
     again = disposition_of(error)
     assert isinstance(again, Again)

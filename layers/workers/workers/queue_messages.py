@@ -74,7 +74,7 @@ class Again(NamedTuple):
     def after(cls, error: BaseException, doing: str = "") -> Self:
         """Of an error that was raised. `doing` is the beginning of the reason."""
         try:
-            why = str(error) or repr(error)
+            why = f"KeyError: {error}" if isinstance(error, KeyError) else str(error) or repr(error)
         except Exception:  # noqa: BLE001 (an error of any type has a text, or its name must do)
             why = type(error).__name__
         return cls(f"{doing}{why}"[:MAXIMUM_REASON_CHARACTERS], ErrorText.of(error))

@@ -66,7 +66,7 @@ def check_entry(key: Key, entry: MapEntry) -> None:
 def _check_path(key: Key, path: MapPath) -> None:
     names = path if isinstance(path, tuple) else ()
     if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
-        raise ValueError(f"{key}: {path!r}: expected the names of an attribute and of an entry, at least")
+        raise ValueError(f"{key}: {path!r}: expected a tuple of names: of an attribute and of an entry, at least")
     attribute = path[0]
     if attribute in dict(key.attributes) or attribute.startswith(PREFIX):
         raise ValueError(f"{key}: {attribute} can't hold entries: it is part of the key, or the library's own")
