@@ -3,12 +3,13 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.faults import Killed, one_call_at_a_time
+from tests.support.faults import Killed
 from tests.support.ledger import Ledger
 from tools.local_aws.server import Endpoint
 from tools.teller import importing
@@ -86,8 +87,8 @@ def stack(dynamodb: Endpoint, aws: Endpoint, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sending, "MOST_MESSAGES", 2)
     monkeypatch.setattr(sending, "write_place", killed_at_a_place)
     monkeypatch.setattr(importing.time, "sleep", stack.handle)
-    with one_call_at_a_time():
-        yield stack
+    monkeypatch.setattr("workers.parallel.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+    yield stack
     assert stack.ledger.dead_letters() == []
 
 

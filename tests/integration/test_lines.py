@@ -1,4 +1,4 @@
-"""The line before a contended account: requests, the order of turns, and patience."""
+"""The line before a contended account: requests, and the order of turns. Patience: tests/unit/test_lines.py."""
 
 import itertools
 import json
@@ -148,14 +148,6 @@ def test_a_ticket_whose_holder_is_dead_is_waited_for_until_patience_ends(
     assert ledger.requests_of(payment("2")) == [READ, TICKET, LOOK, COMMIT], "the line went on from the ticket after it"
 
 
-def test_many_dead_holders_are_waited_for_two_seconds_at_most(ledger: Ledger) -> None:
-    ledger.set_line()
-    ledger.set_last_ticket(LONGEST_LINE - 1)
-    ledger.requests_of(payment("1"))
-    assert START + 1.5 <= ledger.clock() < START + 2
-    assert ledger.account_item()["ticket_served"] == LONGEST_LINE
-
-
 def test_the_look_that_ends_the_wait_is_what_the_commit_starts_from(ledger: Ledger) -> None:
     """The ticket ahead is served before the second look."""
     ledger.set_line()
@@ -163,21 +155,6 @@ def test_the_look_that_ends_the_wait_is_what_the_commit_starts_from(ledger: Ledg
     ledger.before["GetItem"] = iter([lambda: None, lambda: ledger.set_line(ticket_served=1)])
     assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, LOOK, COMMIT]
     assert ledger.account_item()["ticket_served"] == 2
-
-
-def test_a_line_that_moves_is_waited_in(ledger: Ledger) -> None:
-    """Each of three turns ahead ends at the second look at it, and so within the patience for one ticket."""
-    ledger.set_line()
-    ledger.set_last_ticket(3)
-
-    def serve(turn: int) -> None:
-        ledger.post_without_a_line(payment(f"theirs-{turn}"))
-        ledger.set_line(ticket_served=turn)
-
-    turns = ((lambda: None, lambda turn=turn: serve(turn)) for turn in (1, 2, 3))
-    ledger.before["GetItem"] = itertools.chain.from_iterable(turns)
-    assert ledger.requests_of(payment("1")) == [READ, TICKET, *[LOOK] * 6, COMMIT]
-    assert ledger.account_item()["ticket_served"] == 4
 
 
 def test_a_turn_that_is_stolen_without_a_ticket_is_still_the_groups(ledger: Ledger) -> None:

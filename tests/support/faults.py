@@ -10,7 +10,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -221,43 +221,6 @@ def no_logs() -> Iterator[None]:
 def unlimited_retries() -> contextlib.AbstractContextManager[object]:
     """Without the SDK's retry quota for a process, which dozens of faults use up: then it tries no call again."""
     return mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True)
-
-
-@contextlib.contextmanager
-def scenario_after_scenario() -> Iterator[None]:
-    """Removes pauses, logs and the limit on the SDK's retries, for hundreds of one worker's scenarios in one process.
-
-    Pauses serve competing workers, which these scenarios don't have. Each scenario stands for a process of its own,
-    with one fault or two.
-    """
-    paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic, time=time.time)
-    with (
-        no_logs(),
-        mock.patch("conditional_writes.core.loop.time", paused),
-        mock.patch("conditional_writes.core.steps.time", paused),
-        mock.patch("workers.sending.time", paused),
-        mock.patch("workers.attempts.time", paused),
-        unlimited_retries(),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def one_call_at_a_time() -> Iterator[None]:
-    """Runs the product's parallel calls one after another, so that their numbers don't depend on chance."""
-    with contextlib.ExitStack() as patched:
-        for module in ("workers.parallel", "ledger.nightly"):
-            patched.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", _OneAfterAnother))
-        yield
-
-
-class _OneAfterAnother(contextlib.nullcontext[Any]):
-    """Stands in for a ThreadPoolExecutor."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    map = staticmethod(map)
 
 
 def _cancelled(request: AWSPreparedRequest, fault: Fault) -> AWSResponse:
