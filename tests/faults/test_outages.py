@@ -1,4 +1,4 @@
-"""An outage of days, and a brownout, in which most calls fail: by SQS's own times, on a clock that nothing waits for.
+"""An outage of days by SQS's own times, and a brownout, in which most calls fail: on a clock that nothing waits for.
 
 Short outages of all functions: `machine.py`.
 """
@@ -11,11 +11,12 @@ import pytest
 
 from conditional_writes.testing import Engine
 from tests.checkers.books import violations
-from tests.support.bodies import payment
+from tests.support.bodies import opening, payment
 from tests.support.event_source import EventSource
 from tests.support.faults import Fault, Faults, Outage, no_logs, unlimited_retries
 from tests.support.in_process import Aws, answered_by
 from tests.support.ledger import Ledger
+from tools.local_aws.functions import Queue, record
 
 FAILING_SHARE = 0.7
 HOUR = 3600
@@ -69,10 +70,10 @@ class MostCallsFail(Faults):
 
 
 def test_while_most_calls_of_dynamodb_fail_no_healthy_message_is_taken_for_a_killer(bank: Bank) -> None:
-    ledger, queue = bank
-    queue.send(*(json.dumps(payment(f"p-{number}")) for number in range(10)))
+    """The messages come again at once, which is more often than by SQS's times."""
+    ledger, _ = bank
+    queue = Queue([record(opening(f"a-{number}")) for number in range(10)])
     with MostCallsFail(seed=0).on(ledger.worker.dynamodb):
-        queue.run(100 * HOUR)
-    assert not queue.messages
+        while queue.records:
+            queue.deliver(ledger.worker)
     assert not ledger.dead_letters()
-    assert ledger.account().balance == 10
