@@ -1,7 +1,7 @@
 """`python -m tests.explore [WORDS]`: searches the scenarios whose claims have all of the words, and prints a table.
 
-`python -m tests.explore --budget 200 > tests/explore/orders.md` makes the table that is kept. With `--again N` a
-violation's script runs again N times, and the exit status is 0 only if it fails each time.
+A violation ends it. With `--again N` its script runs again N times, and the exit status is 0 only if it fails each
+time.
 """
 
 import argparse
@@ -14,12 +14,7 @@ from pathlib import Path
 from conditional_writes.testing import Violation
 from tests.explore.scenario import Scenario
 
-HEADER = """# Orders of the scenarios
-
-Made by `python -m tests.explore --budget 200 > tests/explore/orders.md`, with every fault at every call. Beside these
-orders, up to 200 were tried at random. A violation would end the table.
-
-| scenario | calls of its workers without a fault | orders tried | of those that differ | violations | seconds of CPU |
+HEADER = """| scenario | calls without a fault | orders tried | of those that differ | violations | seconds of CPU |
 |---|---|---|---|---|---|"""
 
 
