@@ -1,20 +1,23 @@
 """Profiles on a DynamoDB that is slow and fails: each delivery gets further, until all messages are done."""
 
-import itertools
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from conditional_writes import Deadline
+from conditional_writes.testing import Clock, Engine
 from conditional_writes.upserts import plan
 from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
+from tests.support.faults import internal_error
+from tests.support.in_process import Aws, answered_by
 from tests.support.reporting import Say
-from tests.support.slow import SlowDynamoDB
 from tools.local_aws.functions import Context, again, invoke, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -26,8 +29,6 @@ WORK_SECONDS = Context.timeout_seconds - RESERVED_SECONDS - SETTLING_SECONDS
 """The time that an invocation has for its requests."""
 DEEPEST = [f"level {number}" for number in range(16)]
 MOST_DELIVERIES = 5_000
-
-_numbers = itertools.count(1)
 
 
 def bodies(messages: int) -> list[dict[str, Any]]:
@@ -41,14 +42,43 @@ def bodies(messages: int) -> list[dict[str, Any]]:
 
 
 class Delivering:
-    """One profile's messages, and a function that nobody called before."""
+    """A function that nobody called before, on a clock that nothing waits for, and one profile's messages."""
 
-    def __init__(self, aws: Endpoint, messages: int) -> None:
-        self.aws, self.table = aws, create_profiles_table(aws, f"slow-{next(_numbers)}")
+    def __init__(self, aws: Endpoint, clock: Clock) -> None:
+        self.aws, self.clock, self.table = aws, clock, create_profiles_table(aws, "slow")
         self.function: ModuleType = upsert_profiles(aws, self.table, POWERTOOLS_LOG_LEVEL="CRITICAL")
         self.client = self.function.writer.client
-        self.records = [record(body) for body in bodies(messages)]
-        self.bodies = [one["body"] for one in self.records]
+        self.requests = 0
+        self.records: list[dict[str, Any]] = []
+        self.bodies: list[str] = []
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        self.records = list(map(record, messages))
+        self.bodies += [one["body"] for one in self.records]
+
+    @contextlib.contextmanager
+    def slowly(
+        self, seconds: float, failing_share: float = 0.0, is_out: Callable[[], bool] = lambda: False
+    ) -> Iterator[None]:
+        """Each try of a call takes `seconds`. A share of the tries fail, every second of them after it took effect.
+
+        While `is_out()`, all of them fail without an effect.
+        """
+        send, chance = self.client._endpoint.http_session.send, random.Random(1)
+
+        def before_send(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
+            self.requests += 1
+            self.clock.advance(seconds)
+            if not is_out():
+                if chance.random() >= failing_share:
+                    return None
+                if chance.random() < 0.5:
+                    send(request)
+            return internal_error(request)
+
+        self.client.meta.events.register_first("before-send", before_send)
+        yield
+        self.client.meta.events.unregister("before-send", before_send)
 
     def until_done(self, deliver: Callable[[Sequence[dict[str, Any]]], set[str]]) -> int:
         """Returns the number of deliveries until all messages are done. `deliver` returns the ids of the others."""
@@ -75,17 +105,19 @@ class Delivering:
         assert not take_dead_letters(self.aws, self.function.worker.queue.dead_letter_url)
 
 
-@pytest.mark.usefixtures("new_process")
+@pytest.fixture
+def delivering(new_process: None) -> Iterator[Delivering]:
+    services = Aws(Engine())
+    with answered_by(services) as aws, services.engine.simulated_time() as clock:
+        yield Delivering(aws, clock)
+
+
 @pytest.mark.parametrize("share", [0, 0.3, 0.7])
-def test_all_messages_of_a_profile_are_done_in_the_end(aws: Endpoint, share: float, say: Say) -> None:
-    delivering = Delivering(aws, 4)
-    with SlowDynamoDB(2, share).on(delivering.client) as slow:
-
-        def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
-            return invoke(delivering.function, records, Context(started=slow.seconds_passed))
-
-        deliveries = delivering.until_done(deliver)
-    say(f"{deliveries} deliveries, {slow.requests} requests, {slow.seconds_passed:,.0f} s")
+def test_all_messages_of_a_profile_are_done_in_the_end(delivering: Delivering, share: float, say: Say) -> None:
+    delivering.send(*bodies(4))
+    with delivering.slowly(2, share):
+        deliveries = delivering.until_done(lambda records: invoke(delivering.function, records, Context()))
+    say(f"{deliveries} deliveries, {delivering.requests} requests")
 
 
 @pytest.mark.parametrize(
@@ -94,17 +126,17 @@ def test_all_messages_of_a_profile_are_done_in_the_end(aws: Endpoint, share: flo
     ids=["written by a new process", "written by a warm one", "answered"],
 )
 def test_a_message_of_several_requests_is_done_although_only_one_is_taken_in_each_delivery(
-    aws: Endpoint, monkeypatch: pytest.MonkeyPatch, statuses: Collection[int], say: Say, *, is_new: bool
+    delivering: Delivering, monkeypatch: pytest.MonkeyPatch, statuses: Collection[int], say: Say, *, is_new: bool
 ) -> None:
     """After the first answer with one of these statuses each try fails.
 
     The answer to a request whose entries are all there is a refusal: then the profile and its map exist before.
     """
-    delivering, answered = Delivering(aws, 1), list[int]()
+    answered = list[int]()
     if 400 in statuses:
-        first = record({"account_id": "alice", "path": DEEPEST, "entries": {"first": 1}})
-        delivering.write([first])
-        delivering.bodies.append(first["body"])
+        delivering.send({"account_id": "alice", "path": DEEPEST, "entries": {"first": 1}})
+        delivering.write(delivering.records)
+    delivering.send(*bodies(1))
 
     def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
         answered.clear()
@@ -117,5 +149,5 @@ def test_a_message_of_several_requests_is_done_although_only_one_is_taken_in_eac
             answered.append(http_response.status_code)
 
     delivering.client.meta.events.register("after-call", note)
-    with SlowDynamoDB(0.1, is_out=lambda: bool(answered)).on(delivering.client) as slow:
-        say(f"{delivering.until_done(deliver)} deliveries, {slow.requests} requests")
+    with delivering.slowly(0.1, is_out=lambda: bool(answered)):
+        say(f"{delivering.until_done(deliver)} deliveries, {delivering.requests} requests")
