@@ -619,6 +619,7 @@ MISTYPED: list[tuple[Callable[[Orders, VersionedItem], object], str]] = [
     (lambda orders, _: update(orders, version=Decimal("1.5")), r"version is Decimal\('1.5'\), expected"),
     (lambda orders, _: update(orders, version="1"), "version is '1', expected a whole number"),
     (lambda orders, _: orders.load("c-1"), "expected customer_id, order_id; got 1 values"),
+    (lambda orders, _: orders.modify(ids(), 1, change=count_up), "customer_id is {.*}, expected a text, a n"),
 ]
 
 

@@ -63,10 +63,13 @@ class VersionedWrites[Client]:
     def key(self, *values: str | int | Decimal | bytes) -> Key:
         """The item's primary key from its values, in the order of the table's key names, or of its templates' fields.
 
-        Raises ValueError and TypeError for values that make no key of the templates.
+        Raises ValueError and TypeError for values that make no key.
         """
         if len(values) != len(self._key_fields):
             raise TypeError(f"{self._name}: expected {', '.join(self._key_fields)}; got {len(values)} values")
+        for field, value in zip(self._key_fields, values, strict=True):
+            if isinstance(value, dict | list):  # as boto3 takes a key: {"order_id": "o-1"}
+                raise TypeError(f"{self._name}: {field} is {value!r}, expected a text, a number or bytes")
         if self._templates is not None:
             values = tuple(self._templates.key_values(dict(zip(self._key_fields, values, strict=True))))
         return self._key(values)
