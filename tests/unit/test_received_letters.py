@@ -226,12 +226,20 @@ def test_the_function_of_a_letter_is_invoked(queue: QueueName, body: Any, answer
 def test_the_message_of_a_job_is_sent_to_its_queue_for_a_run_whatever_its_time() -> None:
     body, sent = json.dumps({"job": "expire_holds", "scheduled_time": "then"}), list[Any]()
     queues: Any = Queues(body, queue=JOBS)
-    queues.send_message = lambda **message: sent.append(message)
+    queues.send_message = lambda **message: sent.append(message) or {"MessageId": "m-1"}
     assert redriven(queues, JOBS).done.total() == 1
     [message] = sent
     assert message["QueueUrl"] == "ExpireHoldsQueueUrl"
     assert json.loads(message["MessageBody"]) == {"job": "expire_holds", "scheduled_time": "then", "force": True}
     assert queues.letters == {}
+
+
+def test_the_letter_of_a_job_stays_if_the_answer_does_not_name_its_message() -> None:
+    """As in the page of a proxy."""
+    queues: Any = Queues(json.dumps({"job": "expire_holds"}), queue=JOBS)
+    queues.send_message = lambda **_: {}
+    [why] = redriven(queues, JOBS).staying.values()
+    assert (why, list(queues.letters)) == ("the queue ExpireHoldsQueueUrl didn't say that it took the message", ["l-0"])
 
 
 @pytest.mark.parametrize(

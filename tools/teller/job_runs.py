@@ -27,8 +27,11 @@ class Progress:
 
 
 def begin(deployment: Deployment, job: JobInfo, event: Mapping[str, Any]) -> None:
-    """Sends the message, as EventBridge Scheduler does."""
-    deployment.client("sqs").send_message(QueueUrl=deployment[job.queue_output], MessageBody=json.dumps(event))
+    """Sends the message, as EventBridge Scheduler does. Raises Failure for an answer that doesn't name it."""
+    url = deployment[job.queue_output]
+    answer = deployment.client("sqs").send_message(QueueUrl=url, MessageBody=json.dumps(event))
+    if "MessageId" not in answer:  # as in the page of a proxy
+        raise Failure(f"the queue {url} didn't say that it took the message")
 
 
 def follow(
