@@ -136,20 +136,15 @@ def scenario(
     bodies, dead_bodies, killing = (
         [each if isinstance(each, str) else json.dumps(each) for each in some] for some in (messages, dead, killers)
     )
+    alone: list[Callable[[Delivered], None]] = [lambda delivered: delivered.until_quiet(0)]
     return Scenario(
         claim,
-        [lambda delivered: delivered.until_quiet(0)]
-        if workers == 1
-        else [_delivering(worker) for worker in range(workers)],
+        alone if workers == 1 else [_delivering(worker) for worker in range(workers)],
         lambda engine: Delivered(OPENED(engine), bodies * workers, killing),
         settled(bodies, dead_bodies, killing, results),
         completes=False,
         **how,
     )
-
-
-def _delivering_all(delivered: Delivered) -> None:
-    delivered.until_quiet(0)
 
 
 def _delivering(worker: int) -> Callable[[Delivered], None]:
