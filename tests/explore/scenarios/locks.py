@@ -68,6 +68,29 @@ def each_step_once(bank: Bank, outcomes: Sequence[Outcome]) -> None:
     assert (counted.get("first"), counted.get("second")) == (1, 1), counted
 
 
+def only_the_holder_releases(bank: Bank, outcomes: Sequence[Outcome]) -> None:
+    """While a holder works within its lease, nobody else has the lock."""
+    held = [outcome.value for outcome in outcomes if outcome.error is None]
+    for (began, ended), (other_began, other_ended) in itertools.pairwise(held):
+        assert ended <= other_began or other_ended <= began, held
+
+
+def holding(worker: int, seconds: float) -> Callable[[Bank], tuple[float, float]]:
+    """Waits for the lock, holds it, and releases it. Returns from when to when it held the lock."""
+
+    def hold(bank: Bank) -> tuple[float, float]:
+        locks = Locks(bank.clients[worker], LOCKS)
+        with contextlib.ExitStack() as held:
+            held.enter_context(contextlib.suppress(LockLost))  # the time until then counts
+            lock = held.enter_context(locks.hold("shared", lease_seconds=LEASE_SECONDS, deadline=Deadline.after(100)))
+            began = time.time()
+            time.sleep(seconds)
+            ended = min(time.time(), lock.leased_until)
+        return began, ended
+
+    return hold
+
+
 SKEW_SECONDS, SHORT_SECONDS = 0.5, 1.0
 
 
@@ -135,6 +158,13 @@ SCENARIOS = [
         ],
         Opened(),
         each_step_once,
+        completes=False,
+    ),
+    Scenario(
+        "two holders follow one another",
+        [holding(0, 6), holding(1, 6)],
+        Opened(),
+        only_the_holder_releases,
         completes=False,
     ),
     Scenario(
