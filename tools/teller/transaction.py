@@ -127,13 +127,16 @@ def _about_the_hold(hold: dict[str, Any] | None, account: dict[str, Any]) -> Ite
     held = f"It placed a hold of {_in_currency(hold['amount'], account)}"
     match hold["state"]:
         case "open":
-            until = f"until {shown(hold['expires_at'])}" if hold["expires_at"] else "without an end"
-            yield f"{held}. {_in_currency(hold['remaining'], account)} of it is held, {until}."
+            yield f"{held}. {_in_currency(hold['remaining'], account)} of it is held, {_until(hold)}."
         case "unknown":
             yield f"{held}. The hold isn't open any more. Its end isn't among the next entries of the account."
         case state:
             how = "has expired" if state == "expired" else f"was {state}"
             yield f"{held}. The hold {how} at {shown(hold['ended_at'])}, by {hold['ended_by']}."
+
+
+def _until(hold: dict[str, Any]) -> str:
+    return f"until {shown(hold['expires_at'])}" if hold["expires_at"] else "without an end"
 
 
 def _about_reversals(answer: dict[str, Any], account: dict[str, Any]) -> Iterator[str]:
@@ -175,8 +178,7 @@ def _what_is_known(answer: dict[str, Any]) -> Iterator[str | Rows]:
         yield "To mend it and send it again:" if is_wrong else "When the cause is mended, send it again:"
         yield f"teller dead-letters redrive {queue} {'--edit ' if is_wrong else ''}{which}"
     elif hold := answer["imported_hold"]:
-        until = f"until {shown(hold['expires_at'])}" if hold["expires_at"] else "without an end"
-        yield f"{name} has no entry: it is an open hold that the account was imported with, {until}."
+        yield f"{name} has no entry: it is an open hold that the account was imported with, {_until(hold)}."
         yield f"Of it {hold['remaining']} is held."
     else:
         yield f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it."
