@@ -664,12 +664,13 @@ def test_every_table_is_copied_to_the_given_vault_every_day_by_a_role_that_can_d
     tables = {(action, table) for action in actions for table in resources("AWS::DynamoDB::Table")}
     actions = ["backup:DescribeBackupVault", "backup:CopyIntoBackupVault"]
     vaults = {(each, vault) for each in actions for vault in ("BackupVault.BackupVaultArn", "BackupCopyVaultArn")}
-    [copied] = [each for each in granted("BackupRole", BackupCopyVaultArn=VAULT) if "CopyFrom" in each[0]]
-    assert copied[1].endswith(":recovery-point:*'}")
-    assert granted("BackupRole", BackupCopyVaultArn=VAULT) == {*tables, *vaults, copied}
+    without_key = granted("BackupRole", BackupCopyVaultArn=VAULT)
+    copies = {(action, arn) for action, arn in without_key if arn.endswith(":recovery-point:*'}")}
+    assert {action for action, _ in copies} == {"backup:CopyFromBackupVault", "backup:TagResource"}
+    assert without_key == {*tables, *vaults, *copies}
     with_key = granted("BackupRole", BackupCopyVaultArn=VAULT, KmsKeyArn=KEY)
     key = {(f"kms:{action}", "KmsKeyArn") for action in ("Decrypt", "DescribeKey", "GenerateDataKey", "CreateGrant")}
-    assert with_key == {*tables, *vaults, copied, *key}
+    assert with_key == {*tables, *vaults, *copies, *key}
     [plan] = resources("AWS::Backup::BackupPlan", BackupCopyVaultArn=VAULT).values()
     [rule] = plan["BackupPlan"]["BackupPlanRule"]
     assert rule["ScheduleExpression"] == "cron(0 4 * * ? *)"
