@@ -1,23 +1,26 @@
 """The replay of journals with holds, reversals and minor units: sound ones, and any damage to them."""
 
+from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.holds import OpenHold
-from ledger.core.journal import EntryId
+from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.mismatches import LONGEST_SENTENCE, difference
+from ledger.core.replay import Needs, Replay
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import samples
 from tests.support.numbers import exact_numbers
 from tests.support.replaying import Ledger
-from tests.support.samples import ALICE, compound, hold, legs_of, opening, payment, posting, reversing, transfer
+from tests.support.samples import ALICE, NOW, compound, hold, legs_of, opening, payment, posting, reversing, transfer
 from tests.support.strategies import exact_rates, messages_of, numbered, that_refer
 
 WHOSE = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
@@ -94,6 +97,195 @@ def test_books_with_repeated_reversals_and_open_holds_are_sound() -> None:
     assert ledger.mismatches() == []
     assert (len(ledger.entries), len(ledger.reversals)) == (50, 7)
     assert ledger.accounts["alice"].open_holds == {"h-1": OpenHold(Decimal(15), "2026-05-01T00:00:00+00:00")}
+
+
+class Asked(NamedTuple):
+    """A ledger, and the keys that a replay has asked it for."""
+
+    ledger: Ledger
+    account_ids: set[str]
+    entry_ids: set[EntryId]
+    reversed_ids: set[EntryId]
+
+    def account(self, account_id: str) -> Account | None:
+        self.account_ids.add(account_id)
+        return self.ledger.account(account_id)
+
+    def entry(self, entry_id: EntryId) -> JournalEntry | None:
+        self.entry_ids.add(entry_id)
+        return self.ledger.entry(entry_id)
+
+    def reversed(self, entry_id: EntryId) -> Reversed | None:
+        self.reversed_ids.add(entry_id)
+        return self.ledger.reversed(entry_id)
+
+
+@pytest.mark.parametrize("entry", Ledger.of(BOOKS).entries.values(), ids=lambda entry: " ".join(entry.entry_id))
+def test_what_an_entry_needs_is_what_its_replay_asks_for(entry: JournalEntry) -> None:
+    ledger = Ledger.of(BOOKS)
+    version, states = entry.outcome.account_version, ledger.states[entry.account_id]
+    asked = Asked(ledger, set(), set(), set())
+    replay = Replay(states[-1], states[version - 2] if version > 1 else None)
+    assert list(replay.mismatches([entry], version, asked, datetime.fromisoformat(NOW))) == []
+    assert [*map(set, Needs.of(entry))] == [*asked[1:]]
+
+
+@pytest.mark.parametrize(("account_id", "home", "transaction_id"), [("alice", "alice", "p-2"), ("bob", "alice", "r-1")])
+def test_an_entry_with_an_unreadable_request_needs_what_can_be_read_of_it(
+    account_id: str, home: str, transaction_id: str
+) -> None:
+    entry = Ledger.of(BOOKS).entries[EntryId.on(account_id, home, transaction_id)]
+    unreadable = replace(entry, request=entry.request | {"account_id": "bob", "of_transaction_id": 1, "hold_id": 1})
+    others = [name for name in ("alice", "bob") if name != account_id]
+    assert Needs.of(unreadable) == (others, [EntryId.on(name, home, transaction_id) for name in others], ())
+
+
+DAY = {"name": "day", "of": "debits", "per": "transaction", "amount": 50}
+LIMITED = [
+    *BOOKS,
+    samples.limits([DAY], account_id="carol"),
+    payment(-60, transaction_id="out", account_id="carol"),  # Rejected.
+]
+REJECTED = {"status": "REJECTED", "reason": "OVERDRAFT_LIMIT", "amount": Decimal(0)}
+DAMAGED_OUTCOMES: list[tuple[str, str, str, dict[str, Any], list[str]]] = [
+    (
+        *("alice", "alice", "x-1", REJECTED | {"rejecting_account_id": "bob"}),
+        [
+            "unlike sides: here REJECTED 0, OVERDRAFT_LIMIT by bob, balance 48, held 18, on bob POSTED 40, balance 52",
+            "wrong decision: it is REJECTED 0, OVERDRAFT_LIMIT by bob, balance 48, held 18,"
+            " expected REJECTED 0, OVERDRAFT_LIMIT by bob, balance 88, held 18",
+        ],
+    ),
+    (
+        *("alice", "alice", "c-1", REJECTED),
+        [
+            "unlike sides: here REJECTED 0, OVERDRAFT_LIMIT, balance -56, held 18, on carol POSTED 8, balance 8",
+            "wrong decision: it is REJECTED 0, OVERDRAFT_LIMIT, balance -56, held 18,"
+            " expected POSTED -9, balance -56, held 18",
+        ],
+    ),
+    (
+        *("alice", "alice", "open", {"amount": Decimal(1)}),
+        ["wrong decision: it is POSTED 1, balance 0, 2 decimals, expected POSTED 0, balance 0, 2 decimals"],
+    ),
+    (
+        *("carol", "carol", "out", {"amount": Decimal(1)}),
+        [
+            "wrong decision: it is REJECTED 1, LIMIT_EXCEEDED of day, left 50, balance 8,"
+            " expected REJECTED 0, LIMIT_EXCEEDED of day, left 50, balance 8"
+        ],
+    ),
+    (
+        *("alice", "alice", "r-1", {"reversal": Reversal(1, Decimal(10))}),
+        ["one-sided transfer: its other account is none, expected bob"],
+    ),
+    (
+        *("alice", "alice", "r-4", {"reversal": None}),
+        [
+            "wrong decision: it is POSTED -100, balance -37, held 18,"
+            " expected POSTED -100, balance -37, held 18, reversal 1, reversed 100"
+        ],
+    ),
+    *(
+        (
+            *("alice", "bob", "r-2", {"reversal": Reversal(2, Decimal(since), ("bob",))}),
+            [
+                f"unlike sides: here POSTED 5, balance 63, held 18, reversal 2, reversed {since}, with bob,"
+                " on bob POSTED -5, balance 37, reversal 2, reversed 15, with alice",
+                f"wrong decision: it is POSTED 5, balance 63, held 18, reversal 2, reversed {since}, with bob,"
+                " expected POSTED 5, balance 63, held 18, reversal 1, reversed 5, with bob",
+                f"wrong reversal: of x-1 on alice it is reversal 2, reversed {since}, with bob,"
+                " the table Reversals has reversal 2, reversed 15, by r-2 of version 11",
+            ],
+        )
+        for since in (1, 5)
+    ),
+]
+
+
+@pytest.mark.parametrize(("account_id", "home", "transaction_id", "changes", "sentences"), DAMAGED_OUTCOMES)
+def test_a_damaged_outcome_is_described_beside_the_expected_one(
+    account_id: str, home: str, transaction_id: str, changes: dict[str, Any], sentences: list[str]
+) -> None:
+    entry_id = EntryId.on(account_id, home, transaction_id)
+    found = Ledger.of(LIMITED).damaged(entry_id, **changes).mismatches()
+    version = Ledger.of(LIMITED).entries[entry_id].outcome.account_version
+    here = [each for each in found if (each.account_id, each.version) == (account_id, version)]
+    about = f"version {version}, {transaction_id}: "
+    assert here[0].what == "broken seal"
+    assert [f"{each.what}: {each.sentence}".replace(about, "") for each in here[1:]] == sentences
+
+
+@pytest.mark.parametrize(
+    ("transaction_id", "changes", "reversal_id", "sentence"),
+    [
+        ("in", None, "r-4", "of in on alice it is reversal 1, reversed 100, the table Reversals has none"),
+        (
+            *("c-1", {"amount": Decimal(1)}, "r-6"),
+            "of c-1 on alice it is reversal 1, reversed 9, with carol and bob,"
+            " the table Reversals has reversal 1, reversed 1, by r-6 of version 16",
+        ),
+        (
+            *("x-1", {"account_version": 14}, "r-2"),
+            "of x-1 on alice it is reversal 2, reversed 15, with bob,"
+            " the table Reversals has reversal 2, reversed 15, by r-2 of version 14",
+        ),
+        (
+            *("x-1", {"number": 3}, "r-2"),
+            "of x-1 on alice it is reversal 2, reversed 15, with bob,"
+            " the table Reversals has reversal 3, reversed 15, by r-2 of version 11",
+        ),
+    ],
+)
+def test_what_was_reversed_is_described_beside_the_last_reversal(
+    transaction_id: str, changes: dict[str, Any] | None, reversal_id: str, sentence: str
+) -> None:
+    ledger, at = Ledger.of(BOOKS), EntryId("alice", transaction_id)
+    found = ledger.reversals.pop(at)
+    damaged = {} if changes is None else {at: replace(found, **changes)}
+    mismatches = ledger._replace(reversals=ledger.reversals | damaged).mismatches()
+    about = f"version {found.account_version}, {reversal_id}: "
+    assert about + sentence in [each.sentence for each in mismatches if each.what == "wrong reversal"]
+
+
+def test_an_entry_on_an_account_that_its_request_does_not_name_is_found() -> None:
+    ledger = Ledger.of(BOOKS)
+    entry = ledger.entries[EntryId.on("bob", "alice", "x-1")]
+    damaged = {entry.entry_id: replace(entry, request=entry.request | {"to_account_id": "carol"})}
+    found = ledger._replace(entries=ledger.entries | damaged).mismatches()
+    [mismatch] = [each for each in found if (each.account_id, each.what) == ("bob", "wrong request")]
+    assert mismatch.sentence == "version 4, x-1: its request is that of x-1 on alice and carol"
+
+
+def test_a_reversal_before_its_transaction_can_have_had_no_decision() -> None:
+    ledger = Ledger.of(BOOKS).damaged(EntryId("alice", "in"), account_version=13)
+    found = ledger.damaged(EntryId("alice", "r-4"), account_version=2).mismatches()
+    [mismatch] = [
+        each for each in found if (each.account_id, each.version, each.what) == ("alice", 2, "wrong decision")
+    ]
+    assert mismatch.sentence.endswith(" expected nothing: of_transaction_id: account 'alice' has no transaction 'in'")
+
+
+def test_a_resolution_that_is_rejected_without_a_reason_leaves_the_hold_open() -> None:
+    """The replay goes on from what the entry says: the later voiding is right, if the entry is."""
+    ledger = Ledger.of([opening(), payment(9), hold(5), samples.voiding("v-1")])
+    found = ledger.damaged(EntryId("alice", "v-1"), status="REJECTED", reason=None, held_after=Decimal(5)).mismatches()
+    assert found[-1].sentence == "held is 0, the journal gives 5; holds is empty, the journal gives h-1 of 5"
+
+
+@pytest.mark.parametrize("name", ["b", "b" * 128])
+def test_a_transfer_with_an_account_of_a_short_or_a_long_id_is_sound(name: str) -> None:
+    assert (
+        Ledger.of([opening("-9"), opening(account_id=name), transfer(3, "x-1", to_account_id=name)]).mismatches() == []
+    )
+
+
+def test_a_later_reversal_is_none_of_the_other_side_whatever_its_version() -> None:
+    """The payee's account is at a later version than the payer's."""
+    openings = [opening("-9", account_id=name) for name in ("alice", "bob")]
+    busy = [payment(1, transaction_id=f"p-{number}", account_id="bob") for number in range(9)]
+    reversals = [reversing("x-1", amount, f"r-{amount}") for amount in (3, 2)]
+    assert Ledger.of([*openings, *busy, transfer(9, "x-1"), *reversals]).mismatches() == []
 
 
 @pytest.mark.parametrize("by", [None, "alice", "bob"])
