@@ -130,14 +130,22 @@ def test_what_an_entry_needs_is_what_its_replay_asks_for(entry: JournalEntry) ->
     assert [*map(set, Needs.of(entry))] == [*asked[1:]]
 
 
+@pytest.mark.parametrize("request_", [{"account_id": "bob", "of_transaction_id": 1, "hold_id": 1}, {"type": "magic"}])
 @pytest.mark.parametrize(("account_id", "home", "transaction_id"), [("alice", "alice", "p-2"), ("bob", "alice", "r-1")])
 def test_an_entry_with_an_unreadable_request_needs_what_can_be_read_of_it(
-    account_id: str, home: str, transaction_id: str
+    account_id: str, home: str, transaction_id: str, request_: dict[str, Any]
 ) -> None:
     entry = Ledger.of(BOOKS).entries[EntryId.on(account_id, home, transaction_id)]
-    unreadable = replace(entry, request=entry.request | {"account_id": "bob", "of_transaction_id": 1, "hold_id": 1})
+    unreadable = replace(entry, request=entry.request | {"account_id": "bob"} | request_)
     others = [name for name in ("alice", "bob") if name != account_id]
     assert Needs.of(unreadable) == (others, [EntryId.on(name, home, transaction_id) for name in others], ())
+
+
+def test_an_account_id_that_nobody_can_have_is_not_looked_for() -> None:
+    entry = Ledger.of(BOOKS).entries[EntryId("alice", "r-4")]
+    reversal = Reversal(1, Decimal(100), ("", "b" * 129, "bob"))
+    damaged = replace(entry, outcome=replace(entry.outcome, reversal=reversal))
+    assert [*Needs.of(damaged).account_ids] == ["bob"]
 
 
 DAY = {"name": "day", "of": "debits", "per": "transaction", "amount": 50}
@@ -146,8 +154,17 @@ LIMITED = [
     samples.limits([DAY], account_id="carol"),
     payment(-60, transaction_id="out", account_id="carol"),  # Rejected.
 ]
+LATER = "2026-01-31T12:00:01.000+00:00"
 REJECTED = {"status": "REJECTED", "reason": "OVERDRAFT_LIMIT", "amount": Decimal(0)}
 DAMAGED_OUTCOMES: list[tuple[str, str, str, dict[str, Any], list[str]]] = [
+    (
+        *("alice", "alice", "x-1", {"posted_at": LATER}),
+        [f"unlike sides: here {LATER}, on bob {NOW}"],
+    ),
+    (
+        *("alice", "alice", "x-1", {"currency": "USD"}),
+        ["unlike sides: the amounts in USD sum to -40", "wrong currency: it is USD, expected EUR"],
+    ),
     (
         *("alice", "alice", "x-1", REJECTED | {"rejecting_account_id": "bob"}),
         [
@@ -199,6 +216,15 @@ DAMAGED_OUTCOMES: list[tuple[str, str, str, dict[str, Any], list[str]]] = [
             ],
         )
         for since in (1, 5)
+    ),
+    (
+        *("alice", "alice", "r-4", {"reversal": Reversal(1, Decimal(150))}),
+        [
+            "wrong decision: it is POSTED -100, balance -37, held 18, reversal 1, reversed 150,"
+            " expected POSTED -100, balance -37, held 18, reversal 1, reversed 100",
+            "wrong reversal: of in on alice it is reversal 1, reversed 150,"
+            " the table Reversals has reversal 1, reversed 100, by r-4 of version 13",
+        ],
     ),
 ]
 
@@ -257,13 +283,23 @@ def test_an_entry_on_an_account_that_its_request_does_not_name_is_found() -> Non
     assert mismatch.sentence == "version 4, x-1: its request is that of x-1 on alice and carol"
 
 
-def test_a_reversal_before_its_transaction_can_have_had_no_decision() -> None:
-    ledger = Ledger.of(BOOKS).damaged(EntryId("alice", "in"), account_version=13)
-    found = ledger.damaged(EntryId("alice", "r-4"), account_version=2).mismatches()
-    [mismatch] = [
-        each for each in found if (each.account_id, each.version, each.what) == ("alice", 2, "wrong decision")
-    ]
-    assert mismatch.sentence.endswith(" expected nothing: of_transaction_id: account 'alice' has no transaction 'in'")
+def test_another_sum_of_what_was_reversed_is_found_on_both_sides_of_a_transfer() -> None:
+    ledger = Ledger.of(BOOKS)
+    ledger.reversals[EntryId("alice", "x-1")] = replace(ledger.reversals[EntryId("alice", "x-1")], amount=Decimal(1))
+    found = {(each.account_id, each.version) for each in ledger.mismatches() if each.what == "wrong reversal"}
+    assert found == {("alice", 11), ("alice", 12), ("bob", 6), ("bob", 7)}
+
+
+def test_a_reversal_before_its_transaction_or_without_it_can_have_had_no_decision() -> None:
+    ledger, rest = Ledger.of(BOOKS), "expected nothing: of_transaction_id: account 'alice' has no transaction"
+    before = ledger.damaged(EntryId("alice", "in"), account_version=13).damaged(
+        EntryId("alice", "r-4"), account_version=2
+    )
+    ledger.entries.pop(EntryId("alice", "x-1"))
+    for damaged, place, transaction_id in (before, ("alice", 2), "in"), (ledger, ("bob", 5), "x-1"):
+        found = [each for each in damaged.mismatches() if (each.account_id, each.version) == place]
+        [sentence] = [each.sentence for each in found if each.what == "wrong decision"]
+        assert sentence.endswith(f"{rest} {transaction_id!r}")
 
 
 def test_a_resolution_that_is_rejected_without_a_reason_leaves_the_hold_open() -> None:
