@@ -5,8 +5,10 @@ import contextlib
 import itertools
 import pickle
 import random
+import secrets
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import comb
@@ -116,6 +118,8 @@ def test_a_fault_that_is_none_is_refused() -> None:
             explored(naive, faults=faults)
     with pytest.raises(ValueError, match="most_faults: -1, expected 0 or more"):
         explored(naive, most_faults=-1)
+    with pytest.raises(ValueError, match="expected a worker at least"):
+        explored()
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
@@ -222,6 +226,148 @@ def test_a_batch_may_be_read_one_item_after_the_other() -> None:
     assert read_ones == {*whole, (("alice", "1"),)}
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_a_batch_may_be_interrupted_between_any_two_items(back: bool) -> None:
+    """The writer makes one after the other larger. A reader that takes them from the last one on can't tell."""
+    names = ["alice", "bob", "carol"]
+
+    def read(accounts: Accounts) -> list[int]:
+        wanted = {"Accounts": {"Keys": [{"id": {"S": name}} for name in names], "ConsistentRead": True}}
+        found = accounts.client.batch_get_item(RequestItems=wanted)["Responses"]["Accounts"]
+        values = {item["id"]["S"]: int(item["balance"]["N"]) for item in found}
+        return [values.get(name, 0) for name in names]
+
+    def write(accounts: Accounts) -> None:
+        accounts.touch("bob", "carol")
+
+    read_ones = seen(
+        lambda _, outcomes: tuple(outcomes[0].value), read, write, faults=[Fault.TORN_BACK if back else Fault.TORN]
+    )
+    torn = set() if back else {(0, 0, 1)}
+    assert read_ones == {(0, 0, 0), (0, 1, 0), (0, 1, 1), *torn}
+
+
+def test_a_scan_may_come_to_items_one_after_the_other_and_has_all_of_them() -> None:
+    def scanned(accounts: Accounts, **request: Any) -> dict[str, Any]:
+        found: dict[str, Any] = accounts.client.scan(TableName="Accounts", ConsistentRead=True, **request)
+        return {name: found[name] for name in ("Items", "Count", "ScannedCount", "LastEvaluatedKey") if name in found}
+
+    def read(accounts: Accounts) -> str:
+        by_name = {
+            "FilterExpression": "#i <> :a",
+            "ExpressionAttributeNames": {"#i": "id"},
+            "ExpressionAttributeValues": {":a": {"S": "alice"}},
+        }
+        requests: list[dict[str, Any]] = [{}, {"Limit": 2}, {"Select": "COUNT"}, by_name]
+        return str([scanned(accounts, **request) for request in requests])
+
+    def setup(engine: Engine) -> Accounts:
+        accounts = Accounts(engine)
+        accounts.touch("bob", "carol")
+        return accounts
+
+    def write(accounts: Accounts) -> None:
+        items = [{"id": {"S": name}, "balance": {"N": "9"}} for name in ("alice", "bob")]
+        puts = [{"Put": {"TableName": "Accounts", "Item": item}} for item in items]
+        accounts.client.transact_write_items(TransactItems=puts)
+
+    answers, sums = set(), set()
+
+    def note(_: Accounts, outcomes: list[Outcome]) -> None:
+        answers.add(outcomes[0].value)
+
+    assert explore(read, setup=setup, check=note, faults=[Fault.TORN]).is_complete
+    assert len(answers) == 1
+
+    def total(accounts: Accounts) -> int:
+        return sum(int(item["balance"]["N"]) for item in scanned(accounts)["Items"])
+
+    def add(_: Accounts, outcomes: list[Outcome]) -> None:
+        sums.add(outcomes[0].value)
+
+    assert explore(total, write, setup=setup, check=add, faults=[]).is_complete
+    assert sums == {2, 19}
+    assert explore(total, write, setup=setup, check=add, faults=[Fault.TORN]).is_complete
+    assert sums > {2, 19}
+
+
+def test_an_item_of_a_batch_may_be_left_unprocessed() -> None:
+    def write(accounts: Accounts) -> None:
+        items = [{"id": {"S": name}, "balance": {"N": "1"}} for name in ("alice", "bob")]
+        accounts.client.batch_write_item(RequestItems={"Accounts": [{"PutRequest": {"Item": item}} for item in items]})
+
+    def read(accounts: Accounts, _: object) -> tuple[int, int]:
+        wanted = {"Accounts": {"Keys": [{"id": {"S": name}} for name in ("alice", "bob")]}}
+        answer = accounts.client.batch_get_item(RequestItems=wanted)
+        return len(answer["Responses"]["Accounts"]), sum(
+            len(each["Keys"]) for each in answer["UnprocessedKeys"].values()
+        )
+
+    assert seen(read, write, faults=[Fault.UNPROCESSED]) == {(1, 0), (2, 0)}
+
+    def both(accounts: Accounts) -> tuple[int, int]:
+        return read(accounts, None)
+
+    assert seen(lambda _, outcomes: outcomes[0].value, both, faults=[Fault.UNPROCESSED]) == {(1, 0), (1, 1)}
+
+
+def test_a_transaction_of_reads_conflicts_with_a_write() -> None:
+    codes = set()
+
+    def read(accounts: Accounts) -> None:
+        try:
+            accounts.client.transact_get_items(
+                TransactItems=[{"Get": {"TableName": "Accounts", "Key": {"id": {"S": "alice"}}}}]
+            )
+        except ClientError as error:
+            codes.add(error.response["Error"]["Code"])
+
+    explored(read, lambda accounts: accounts.touch("alice"), faults=[Fault.CONFLICT])
+    assert codes == {"TransactionCanceledException"}
+
+
+def test_while_a_client_waits_for_a_lost_answer_a_lease_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other worker reads is none of the first one's items."""
+    monkeypatch.setattr(exploring, "SAMPLED", 0)
+
+    client = Engine().client(retries={"total_max_attempts": 1})
+    ends = set()
+
+    def holder(accounts: Accounts) -> None:
+        accounts.touch("bob")
+        accounts.put("alice", 1)
+
+    def taker(accounts: Accounts) -> None:
+        client.get_item(TableName="Accounts", Key={"id": {"S": "lease"}})
+        if time.monotonic() > 30:
+            accounts.put("alice", 2)
+
+    def setup(engine: Engine) -> Accounts:
+        engine.attach(client)
+        return Accounts(engine)
+
+    def check(accounts: Accounts, _: object) -> None:
+        ends.add(accounts.balance())
+
+    assert explore(holder, taker, setup=setup, check=check, faults=[Fault.LOST]).is_complete
+    assert ends == {1, 2}
+
+
+def test_writes_that_are_delayed_together_all_take_effect() -> None:
+    def add(accounts: Accounts) -> None:
+        accounts.client.update_item(
+            TableName="Accounts",
+            Key={"id": {"S": "alice"}},
+            UpdateExpression="ADD balance :one",
+            ExpressionAttributeValues={":one": {"N": "1"}},
+        )
+
+    def all_five(accounts: Accounts, _: object) -> None:
+        assert accounts.balance() == 5  # two that were delayed and tried again, and one of them once more
+
+    replay("a:delayed b:delayed a' b:delayed b", add, add, setup=Accounts, check=all_five)
+
+
 def test_transactions_that_meet_conflict_and_a_delayed_one_is_still_in_progress() -> None:
     codes: set[str] = set()
 
@@ -296,6 +442,74 @@ def test_threads_of_a_workers_pool_are_scheduled_and_die_with_it() -> None:
         return outcomes[0].was_killed, accounts.balance()
 
     assert seen(end, worker, faults=[Fault.KILLED_AFTER]) == {(False, 1), (True, 1)}
+
+
+def test_a_pool_has_no_more_threads_than_it_was_made_with() -> None:
+    """Two additions, one after the other, are sound. Each thread is set up before its first call."""
+    begun = threading.local()
+
+    def begin(number: int) -> None:
+        begun.number = number
+
+    def worker(accounts: Accounts) -> None:
+        with ThreadPoolExecutor(1, initializer=begin, initargs=(1,)) as pool:
+            for future in [pool.submit(add, accounts) for _ in range(2)]:
+                future.result()
+
+    def add(accounts: Accounts) -> None:
+        accounts.put("alice", accounts.balance() + begun.number)
+
+    assert seen(lambda accounts, _: accounts.balance(), worker, faults=()) == {2}
+
+    def broken(accounts: Accounts) -> None:
+        with ThreadPoolExecutor(1, initializer=begin) as pool:
+            assert isinstance(pool.submit(add, accounts).exception(), TypeError)
+        accounts.touch("alice")
+
+    assert seen(lambda _, outcomes: outcomes[0].error, broken, faults=()) == {None}
+
+
+def test_chance_is_the_same_in_each_order() -> None:
+    def worker(accounts: Accounts) -> None:
+        accounts.touch("alice", secrets.choice(["bob", "carol", "dave", "erin"]), str(uuid.uuid4()))
+
+    def names(accounts: Accounts, _: object) -> tuple[str, ...]:
+        return tuple(sorted(item["id"]["S"] for item in accounts.client.scan(TableName="Accounts")["Items"]))
+
+    assert len(seen(names, worker, faults=[Fault.THROTTLED])) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda accounts: accounts.client.execute_statement(Statement="SELECT * FROM Accounts"), NotImplementedError),
+        (lambda _: threading.Thread(target=print).start(), Stuck),
+    ],
+    ids=["a call", "a thread"],
+)
+def test_an_order_that_the_engine_cannot_make_is_none_though_the_worker_goes_on(call: Any, expected: Any) -> None:
+    def worker(accounts: Accounts) -> None:
+        accounts.touch("alice")
+        with contextlib.suppress(Exception):
+            call(accounts)
+
+    with pytest.raises(expected):
+        explored(worker, faults=())
+
+
+def test_a_violation_is_told_though_a_shorter_order_would_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "MAXIMUM_STEPS", 60)
+
+    def waits(accounts: Accounts) -> None:
+        while not accounts.balance():
+            time.sleep(1)
+
+    def check(accounts: Accounts, outcomes: list[Outcome]) -> None:
+        if outcomes[1].was_killed:
+            pytest.fail("killed")
+
+    with pytest.raises(Violation, match="Failed: killed"):
+        explored(waits, lambda accounts: accounts.touch("alice", "bob"), check=check, faults=[Fault.KILLED_AFTER])
 
 
 async def awaited(_: object, __: object = None) -> None: ...

@@ -165,6 +165,7 @@ DAMAGED_OUTCOMES: list[tuple[str, str, str, dict[str, Any], list[str]]] = [
         *("alice", "alice", "x-1", {"currency": "USD"}),
         ["unlike sides: the amounts in USD sum to -40", "wrong currency: it is USD, expected EUR"],
     ),
+    ("bob", "alice", "p-2", {"currency": "USD"}, ["wrong currency: it is USD, expected EUR"]),  # a rejection's, of 0
     (
         *("alice", "alice", "x-1", REJECTED | {"rejecting_account_id": "bob"}),
         [

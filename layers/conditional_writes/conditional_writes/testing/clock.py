@@ -6,12 +6,15 @@ import gc
 import selectors
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from unittest import mock
 
 _active = threading.Lock()
+_OF_NOW: dict[str, Any] = {name: getattr(time, name) for name in ("gmtime", "localtime", "ctime")}
+"""Functions of seconds. Without any they take those of now."""
+_strftime = time.strftime
 
 
 class Clock:
@@ -46,14 +49,20 @@ class Clock:
     def now(self, tz: tzinfo | None = None) -> datetime:
         return datetime.fromtimestamp(self.time(), tz)
 
+    def _of_now(self) -> Any:
+        def by_this(function: Callable[[float], Any]) -> Callable[..., Any]:
+            return lambda seconds=None: function(self.time() if seconds is None else seconds)
+
+        return {name: by_this(function) for name, function in _OF_NOW.items()}
+
     @contextlib.contextmanager
     def simulated_time(self) -> Iterator["Clock"]:
         """`time.sleep`, `time.monotonic`, `time.time` and `datetime.now` go by this clock, in the whole process.
 
-        So do `time_ns`, `monotonic_ns`, `datetime.utcnow` and `datetime.today`, and asyncio's loops: if one would
-        wait for a timer, as that of `asyncio.sleep`, the time passes, even if a socket or a thread has yet to
-        answer. A function that was imported by its own name, as by `from time import sleep`, goes by the real time. One
-        clock at a time.
+        So do `time_ns`, `monotonic_ns`, `gmtime`, `localtime`, `ctime`, `strftime`, `datetime.utcnow` and
+        `datetime.today`, and asyncio's loops: if one would wait for a timer, as that of `asyncio.sleep`, the time
+        passes, even if a socket or a thread has yet to answer. A function that was imported by its own name, as by
+        `from time import sleep`, goes by the real time. One clock at a time.
         """
         if not _active.acquire(blocking=False):
             raise RuntimeError("another clock is simulated in this process")
@@ -66,7 +75,9 @@ class Clock:
                     monotonic=self.monotonic,
                     time_ns=lambda: round(self.time() * 1e9),
                     monotonic_ns=lambda: round(self.monotonic() * 1e9),
+                    strftime=lambda form, at=None: _strftime(form, time.localtime() if at is None else at),
                 ),
+                mock.patch.multiple(time, **self._of_now()),
                 _waits_of_loops(self),
                 _methods_of_datetime(
                     now=lambda tz=None: self.now(tz),

@@ -72,11 +72,13 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
     `seed` says. Workers stand for processes: what they share in memory is no part of an order. Time is simulated.
 
     Raises Violation for the first order in which the check fails, after making it shorter; Stuck if a worker waits for
-    something that the schedule doesn't know, never ends, or makes no call. Raises ValueError for a fault that isn't
-    one, and for fewer than none.
+    something that the schedule doesn't know, never ends, or makes no call; NotImplementedError if it makes one that the
+    engine doesn't answer. Raises ValueError without workers, for a fault that isn't one, and for fewer than none.
     """
     if most_faults < 0:
         raise ValueError(f"most_faults: {most_faults}, expected 0 or more")
+    if not workers:
+        raise ValueError("expected a worker at least: a function of what `setup` returns")
     runner = _Runner(workers, setup, check, tuple(map(Fault, faults)), most_faults)
     started, orders, search = time.perf_counter(), 0, Search()
     with _simulated(runner.clock):
@@ -88,7 +90,7 @@ def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
                 _check_all_called(ran)
             runner.raise_if_failed(ran, orders)
             search.back()
-            if orders <= SAMPLED:
+            if ran.was_finished and orders <= SAMPLED:
                 runner.raise_if_failed(runner.run(chooser), orders)
     return Explored(orders, not search.has_more, time.perf_counter() - started)
 
@@ -173,6 +175,7 @@ class _Runner[World]:
         with (
             _ScheduledEngine(self.clock) as engine,
             mock.patch("os.urandom", chance.randbytes),
+            mock.patch("random._urandom", chance.randbytes),  # that of SystemRandom, and so of secrets
             # Depths that earlier orders have learned would decide the number of an upsert's requests.
             mock.patch(f"{_PLAN}.recent_depths", pkgutil.resolve_name(f"{_PLAN}:RecentDepths")()),
         ):
@@ -187,13 +190,17 @@ class _Runner[World]:
             for outcome in schedule.outcomes:
                 if isinstance(outcome.error, Stuck):
                     raise outcome.error
+            if schedule.trouble is not None:
+                raise schedule.trouble
             failure = self._failure(world, schedule.outcomes) if was_finished else None
         return _Ran(schedule.trace, schedule.outcomes, was_finished, failure)
 
     def _failure(self, world: World, outcomes: list[Outcome]) -> str | None:
         try:
             verdict = self._check(world, outcomes)
-        except Exception as error:  # noqa: BLE001 (whatever it is, the check isn't content)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (pytest.fail raises one that is no Exception)
             return f"{type(error).__name__}: {error}"
         _check_has_run(verdict)
         return "the check returned False" if verdict is False else None
@@ -207,12 +214,18 @@ class _Runner[World]:
         candidates = shorter(words)
         while tries and (candidate := next(candidates, None)) is not None:
             tries -= 1
-            again = self.run(scripted(candidate))
+            try:
+                again = self.run(scripted(candidate))
+            except Stuck:  # as a worker that waits for another's write, which this order leaves out
+                continue
             if again.failure is not None and weight(again.trace) < weight(ran.trace):
                 ran, words = again, [choice.word for choice in again.trace]
                 candidates = shorter(words)
         for length in range(len(words)):  # the rest follows by itself
-            again = self.run(scripted(words[:length]))
+            try:
+                again = self.run(scripted(words[:length]))
+            except Stuck:
+                continue
             if again.failure is not None and weight(again.trace) <= weight(ran.trace):
                 raise Violation(" ".join(words[:length]), again.failure, again.trace, orders)
         raise Violation(" ".join(words), str(ran.failure), ran.trace, orders)

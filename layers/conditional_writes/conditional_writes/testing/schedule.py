@@ -5,6 +5,7 @@ A worker stands for a process. Threads of a pool that it makes are scheduled as 
 
 import contextlib
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -58,15 +59,21 @@ class Fault(StrEnum):
     """The call takes effect, and its answer is an internal server error."""
     THROTTLED = "throttled"
     """The call has no effect: the table is throttled."""
+    UNPROCESSED = "unprocessed"
+    """A batch's last item is left unprocessed."""
     TORN = "torn"
-    """A batch's first item is read, and the others at some time after that: BatchGetItem has no common moment."""
+    """A batch, a query or a scan comes to its items one after the other: they have no moment in common.
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-isolation"""
     TORN_BACK = "torn_back"
-    """A batch's last item is read, and the others at some time after that."""
+    """A batch comes to its items one after the other, the last one first."""
     CONFLICT = "conflict"
-    """The call has no effect: a transaction of another worker is at the item. Only where two such calls meet."""
+    """The call has no effect: another worker's call is at the item. Only where both meet, and one is a transaction."""
 
 
 KILLING = {Fault.KILLED_BEFORE, Fault.KILLED_AFTER}
+_WAITING = {Fault.LOST, Fault.DELAYED}
+"""The client waits for its timeout. That long a lease may end meanwhile, so it has its place among all other calls."""
+_WITHOUT_EFFECT = {Fault.KILLED_BEFORE, Fault.THROTTLED}
 
 
 def _taken() -> threading.Lock:
@@ -160,10 +167,13 @@ class Schedule:
         self._threads: list[Thread] = []
         self._unstarted: list[tuple[Thread, Callable[[], None]]] = []
         self._late: dict[str, _Late] = {}
+        self._delayed = 0
         self._parked = _taken()
         self.faults_left = 0
         self.trace: list[Choice] = []
         self.outcomes: list[Outcome] = []
+        self.trouble: Exception | None = None
+        """The first reason why an order isn't one of the workers alone: they may have caught it."""
 
     def run(self, workers: Sequence[Callable[[], Any]], most_faults: int) -> bool:
         """Runs the workers to their ends. Returns whether they came there: not if `choose` gave the order up."""
@@ -268,20 +278,19 @@ class Schedule:
         for fault in self._faults:
             if fault is Fault.CONFLICT and not self._meets_a_transaction(thread):
                 continue
-            if fault in {Fault.TORN, Fault.TORN_BACK} and len(_keys_of_batch(thread.call)) < 2:
+            if fault in _OF_MANY_ITEMS and not (thread.call and is_of_many_items(thread.call, fault)):
                 continue
-            touched = NOTHING if fault in {Fault.KILLED_BEFORE, Fault.THROTTLED, Fault.DELAYED} else thread.footprint
+            touched = EVERYTHING if fault in _WAITING else NOTHING if fault in _WITHOUT_EFFECT else thread.footprint
             named = f"{thread.shown}: {fault.replace('_', ' ')}"
             yield Choice(thread.name, thread.process.name, fault, touched, named)
 
     def _meets_a_transaction(self, thread: Thread) -> bool:
-        """Whether both calls could be at one item at the same time, and one of them is a transaction."""
+        """Whether the call could be refused for that of another, which is at one of its items at the same time."""
         return any(
             other.call is not None
             and thread.call is not None
             and other is not thread
-            and "TransactWriteItems" in {other.call.name, thread.call.name}
-            and thread.call.name in _REFUSED_BY_A_CONFLICT
+            and other.call.name in _REFUSED_FOR.get(thread.call.name, ())
             and thread.footprint.meets(other.footprint)
             for other in self._threads
         )
@@ -340,6 +349,13 @@ class Schedule:
 
     def call(self, thread: Thread, call: Call) -> AWSResponse:
         """A thread's call: it is made when its turn comes, if nothing happens to it."""
+        try:
+            return self._made(thread, call)
+        except NotImplementedError as error:
+            self.trouble = self.trouble or error
+            raise
+
+    def _made(self, thread: Thread, call: Call) -> AWSResponse:
         thread.call, thread.footprint, thread.shown = call, footprint(call, self._database), shown(call)
         self._park(thread)
         self._database.clock.advance(CALL_SECONDS)
@@ -355,14 +371,16 @@ class Schedule:
                 if thread.fault is Fault.LOST:
                     self._execute(call)
                 else:
-                    self._late[thread.name + "'" * (len(self._late) + 1)] = _Late(call)
+                    self._delayed += 1
+                    self._late[thread.name + "'" * self._delayed] = _Late(call)
                 self._database.clock.advance(call.read_timeout_seconds)
                 raise ReadTimeoutError(endpoint_url=call.url)
             case Fault.TORN | Fault.TORN_BACK:
-                keys = _keys_of_batch(call)
-                keys = keys if thread.fault is Fault.TORN else keys[::-1]
-                first, others = _with_keys(call, keys[:1]), _with_keys(call, keys[1:])
-                return _joined(call, self._execute(first), self.call(thread, others))
+                return self._torn(thread, call, is_back=thread.fault is Fault.TORN_BACK)
+            case Fault.UNPROCESSED:
+                *processed, left = _entries(call)
+                rest = {_UNPROCESSED[call.name]: _with_entries(call, [left]).request["RequestItems"]}
+                return _joined(call, [self._execute(_with_entries(call, processed)), wire.answer(call, 200, rest)])
             case Fault.DAMAGED:
                 return wire.damaged(call, self._execute(call))
             case Fault.FAILED:
@@ -370,6 +388,19 @@ class Schedule:
                 return wire.answer(call, 500, Refused("InternalServerError", "The request failed.").as_body())
         code = CONFLICT if thread.fault is Fault.CONFLICT else THROTTLED
         return wire.answer(call, 400, _refusal(call, code).as_body())
+
+    def _torn(self, thread: Thread, call: Call, *, is_back: bool) -> AWSResponse:
+        """The first item has its turn already, and each other has one of its own."""
+        if call.name in _PAGES:
+            page = call._replace(request=call.request | {"Limit": 1})
+            answers, left = [self._execute(page)], call.request.get("Limit", math.inf) - 1
+            while left and (last := json.loads(answers[-1].content).get("LastEvaluatedKey")):
+                answers.append(self.call(thread, page._replace(request=page.request | {"ExclusiveStartKey": last})))
+                left -= 1
+            return _joined(call, answers)
+        entries = _entries(call)[::-1] if is_back else _entries(call)
+        first, *others = (_with_entries(call, [entry]) for entry in entries)
+        return _joined(call, [self._execute(first), *(self.call(thread, each) for each in others)])
 
     def _answer(self, call: Call) -> AWSResponse:
         token = call.request.get("ClientRequestToken")
@@ -399,23 +430,17 @@ class Schedule:
             thread.awaited = future
             self._park(thread)
 
-    def submit(self, parent: Thread, run: Callable[[], Any]) -> Future[Any]:
-        """A thread of a pool, in the process of the one that has made it."""
-        future: Future[Any] = Future()
-
-        def finish() -> None:
-            if not future.set_running_or_notify_cancel():
-                return  # cancelled before it began
-            try:
-                future.set_result(run())
-            except BaseException as error:  # noqa: BLE001 (the future has it)
-                future.set_exception(error)
-
-        self._unstarted.append((self._thread(parent.process), finish))
-        return future
+    def begin(self, parent: Thread, run: Callable[[], None]) -> None:
+        """A further thread of the process. It begins when the one that runs has stopped."""
+        self._unstarted.append((self._thread(parent.process), run))
 
 
-_REFUSED_BY_A_CONFLICT = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "TransactGetItems"}
+_WRITES = ("PutItem", "UpdateItem", "DeleteItem")
+_REFUSED_FOR = {
+    **dict.fromkeys(_WRITES, ("TransactWriteItems",)),
+    "TransactWriteItems": (*_WRITES, "BatchWriteItem", "TransactGetItems", "TransactWriteItems"),
+    "TransactGetItems": (*_WRITES, "BatchWriteItem", "TransactWriteItems"),
+}
 
 
 def _refusal(call: Call, code: str) -> Refused:
@@ -426,31 +451,51 @@ def _refusal(call: Call, code: str) -> Refused:
     return Refused(code, REFUSALS[code])
 
 
-def _keys_of_batch(call: Call | None) -> list[tuple[str, dict[str, Any]]]:
-    """The tables and keys of a BatchGetItem; none of any other call."""
-    if call is None or call.name != "BatchGetItem":
+_PAGES = {"Query", "Scan"}
+_UNPROCESSED = {"BatchGetItem": "UnprocessedKeys", "BatchWriteItem": "UnprocessedItems"}
+_OF_MANY_ITEMS = {Fault.UNPROCESSED, Fault.TORN, Fault.TORN_BACK}
+
+
+def is_of_many_items(call: Call, fault: Fault) -> bool:
+    """Whether the call may come to several items, so that this can happen to it."""
+    if call.name in _PAGES:
+        return fault is Fault.TORN and call.request.get("Limit") != 1
+    return len(_entries(call)) > 1
+
+
+def _entries(call: Call) -> list[tuple[str, dict[str, Any]]]:
+    """The tables with the keys or writes of a batch, in its order; none of any other call."""
+    if call.name not in _UNPROCESSED:
         return []
-    return [(table, key) for table, wanted in call.request["RequestItems"].items() for key in wanted["Keys"]]
+    tables = call.request["RequestItems"].items()
+    return [(table, each) for table, given in tables for each in (given if isinstance(given, list) else given["Keys"])]
 
 
-def _with_keys(call: Call, keys: Sequence[tuple[str, dict[str, Any]]]) -> Call:
-    """The batch with these of its keys."""
-    wanted = {
-        table: each | {"Keys": [key for name, key in keys if name == table]}
-        for table, each in call.request["RequestItems"].items()
-        if table in dict(keys)
-    }
+def _with_entries(call: Call, entries: Sequence[tuple[str, dict[str, Any]]]) -> Call:
+    """The batch with these of its keys or writes."""
+    wanted: dict[str, Any] = {}
+    for table, given in call.request["RequestItems"].items():
+        if kept := [each for name, each in entries if name == table]:
+            wanted[table] = kept if isinstance(given, list) else given | {"Keys": kept}
     return call._replace(request=call.request | {"RequestItems": wanted})
 
 
-def _joined(call: Call, first: AWSResponse, others: AWSResponse) -> AWSResponse:
-    """One answer of two. A refusal of either is that of both."""
-    if refused := next((each for each in (first, others) if each.status_code != 200), None):
+def _joined(call: Call, answers: Sequence[AWSResponse]) -> AWSResponse:
+    """One answer of several. A refusal of one is that of all."""
+    if refused := next((each for each in answers if each.status_code != 200), None):
         return refused
-    body, rest = json.loads(first.content), json.loads(others.content)
-    for name, items in rest["Responses"].items():
-        body["Responses"].setdefault(name, []).extend(items)
-    return wire.answer(call, 200, body | {"UnprocessedKeys": rest["UnprocessedKeys"]})
+    body, *others = (json.loads(each.content) for each in answers)
+    for other in others:
+        for name in {"Items", "Count", "ScannedCount"} & body.keys():
+            body[name] += other[name]
+        for name in {"Responses", "UnprocessedItems"} & other.keys():
+            for table, items in other[name].items():
+                body[name].setdefault(table, []).extend(items)
+        for table, keys in other.get("UnprocessedKeys", {}).items():
+            body["UnprocessedKeys"].setdefault(table, keys | {"Keys": []})["Keys"] += keys["Keys"]
+        body.pop("LastEvaluatedKey", None)
+        body |= {name: other[name] for name in {"LastEvaluatedKey"} & other.keys()}
+    return wire.answer(call, 200, body)
 
 
 def shown(call: Call) -> str:

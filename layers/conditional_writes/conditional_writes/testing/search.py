@@ -28,7 +28,10 @@ class Search:
         if self._depth <= len(self._nodes):
             wanted = self._nodes[self._depth - 1].current
             if wanted.word not in {choice.word for choice in choices}:
-                raise Stuck(f"the same order went otherwise: {wanted.word}, {wanted.shown}, can't be chosen again")
+                went = f"the same order went otherwise: {wanted.word}, {wanted.shown}, can't be chosen again"
+                raise Stuck(
+                    f"{went}. Something that outlives an order decides, as a module's cache: set it back in `setup`"
+                )
             return wanted
         asleep = self._nodes[-1].asleep_below() if self._nodes else []
         words = {choice.word for choice in asleep}
