@@ -179,6 +179,7 @@ REFUSED = [
     ("put_item", {"Item": key() | {"n": {"N": "1E126"}}}, "Number overflow"),
     ("put_item", {"Item": key() | {"n": {"N": "1E-131"}}}, "Number underflow"),
     ("put_item", {"Item": key() | {"n": {"N": "one"}}}, "cannot be converted to a numeric value: one"),
+    ("put_item", {"Item": key() | {"n": {"N": "\u0663"}}}, "cannot be converted to a numeric value: \u0663"),
     ("put_item", {"Item": key() | {"t": {"S": "x" * 409_600}}}, "Item size has exceeded the maximum allowed size"),
     ("put_item", {"Item": key() | {"": {"N": "1"}}}, "Empty attribute name"),
     ("put_item", {"Item": key() | {"m": {"M": {"x" * 65_536: {"N": "1"}}}}}, "Attribute name is too large"),
@@ -445,7 +446,9 @@ def test_a_client_made_elsewhere_is_answered_until_the_end_of_the_block(monkeypa
         client.create_table(**TABLE)
         VersionedTable(client, "Orders", "id", "seq").save({"id": "a", "seq": 1})
         assert engine.resource().Table("Orders").item_count == 1
+        own = engine.client()
     assert client._endpoint.http_session is before
+    assert own.list_tables()["TableNames"] == ["Orders"]  # it would call AWS with the engine's credentials
 
 
 def test_a_service_that_the_engine_cannot_answer_is_named(engine: Engine) -> None:
@@ -463,5 +466,8 @@ def test_the_code_goes_by_the_simulated_clock_and_pauses_cost_nothing(engine: En
         assert time.time() - before[1] == time.monotonic() - before[2] == 7 * 24 * 3600
         assert datetime.now(UTC).timestamp() == pytest.approx(clock.time())
         assert type(datetime.now()) is datetime  # noqa: DTZ005
+        assert time.gmtime()[:6] == datetime.fromtimestamp(clock.time(), UTC).timetuple()[:6]
+        assert (time.localtime(), time.ctime()) == (time.localtime(clock.time()), time.ctime(clock.time()))
+        assert time.strftime("%F %T") == time.strftime("%F %T", time.localtime(clock.time()))
     assert abs(datetime.now(UTC).timestamp() - time.time()) < 1000
     assert abs(time.time() - clock.time()) > 24 * 3600

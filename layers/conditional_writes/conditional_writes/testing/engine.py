@@ -25,8 +25,8 @@ from conditional_writes.testing.wire import Attached, Call
 class Engine:
     """Answers clients' calls of DynamoDB without a server, as strictly as the service.
 
-    Use it in a `with` block: at its end attached clients have their connections again. Each engine has tables of its
-    own. Calls of several threads are answered one after the other.
+    Use it in a `with` block: at its end attached clients have their connections again. Those that the engine has made
+    stay its own. Each engine has tables of its own. Calls of several threads are answered one after the other.
 
     `clock` is what the engine goes by; the code under test does so inside of `simulated_time`. `others` has what
     answers clients of other services, by the services' names in `X-Amz-Target`, as `AmazonSQS`: functions of a call.
@@ -52,11 +52,16 @@ class Engine:
 
         `config` is botocore's Config.
         """
-        return self.attach(_session().client(service, config=Config(**_CONFIG | config)))
+        return self._made(_session().client(service, config=Config(**_CONFIG | config)))
 
     def resource(self, **config: Any) -> Any:
         """A new boto3 resource of this engine."""
-        return self.attach(_session().resource("dynamodb", config=Config(**_CONFIG | config)))
+        return self._made(_session().resource("dynamodb", config=Config(**_CONFIG | config)))
+
+    def _made[Client](self, client: Client) -> Client:
+        """The engine's for ever: it has no credentials of AWS."""
+        Attached.to(client, self.answer)
+        return client
 
     def attach[Client](self, client: Client) -> Client:
         """The client, or the resource, whose calls the engine answers from now on. It needs no credentials."""

@@ -29,7 +29,7 @@ MAXIMUM_NESTING = 32
 MAXIMUM_NAME_BYTES = 65_535
 EXACT = Context(prec=400)
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?0*\d{1,9})?")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?0*[0-9]{1,9})?")
 
 
 def checked_item(item: Item) -> Item:
