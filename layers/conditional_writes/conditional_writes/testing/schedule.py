@@ -278,7 +278,7 @@ class Schedule:
         for fault in self._faults:
             if fault is Fault.CONFLICT and not self._meets_a_transaction(thread):
                 continue
-            if fault in _OF_MANY_ITEMS and not (thread.call and is_of_many_items(thread.call, fault)):
+            if fault in _OF_MANY_ITEMS and not (thread.call and _is_of_many_items(thread.call, fault)):
                 continue
             touched = EVERYTHING if fault in _WAITING else NOTHING if fault in _WITHOUT_EFFECT else thread.footprint
             named = f"{thread.shown}: {fault.replace('_', ' ')}"
@@ -456,7 +456,7 @@ _UNPROCESSED = {"BatchGetItem": "UnprocessedKeys", "BatchWriteItem": "Unprocesse
 _OF_MANY_ITEMS = {Fault.UNPROCESSED, Fault.TORN, Fault.TORN_BACK}
 
 
-def is_of_many_items(call: Call, fault: Fault) -> bool:
+def _is_of_many_items(call: Call, fault: Fault) -> bool:
     """Whether the call may come to several items, so that this can happen to it."""
     if call.name in _PAGES:
         return fault is Fault.TORN and call.request.get("Limit") != 1
