@@ -67,7 +67,7 @@ class Fault(StrEnum):
     TORN_BACK = "torn_back"
     """A batch comes to its items one after the other, the last one first."""
     CONFLICT = "conflict"
-    """The call has no effect: another worker's call is at the item. Only where both meet, and one is a transaction."""
+    """The call has no effect: another worker's call is at the item. Only if both meet, and one is a transaction."""
 
 
 KILLING = {Fault.KILLED_BEFORE, Fault.KILLED_AFTER}
@@ -173,7 +173,7 @@ class Schedule:
         self.trace: list[Choice] = []
         self.outcomes: list[Outcome] = []
         self.trouble: Exception | None = None
-        """The first reason why an order isn't one of the workers alone: they may have caught it."""
+        """An error that says why no order can be made, as of a call that the engine doesn't answer. It may be caught."""
 
     def run(self, workers: Sequence[Callable[[], Any]], most_faults: int) -> bool:
         """Runs the workers to their ends. Returns whether they came there: not if `choose` gave the order up."""
