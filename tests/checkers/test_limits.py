@@ -12,10 +12,14 @@ from ledger.core.limits import Limit, Of, Per
 from ledger.core.reason_codes import InvalidMessage, NotYet
 from ledger.core.transaction_types import Compound, Hold, PostHold, Reverse, SetLimits, Transaction, Transfer, VoidHold
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.transaction_types.historic_transaction import HistoricTransaction
 from ledger.core.transaction_types.legs import Leg
+from ledger.core.values import sum_of
 from tests.checkers.books import Books, violations
 from tests.checkers.small_books import post_messages
-from tests.support.samples import opening, payment
+from tests.checkers.test_oracle import days, everyday
+from tests.support.samples import limits as limits_of
+from tests.support.samples import opening, payment, reversing
 from tests.support.strategies import ZONES
 
 BEGIN = datetime(2026, 3, 27, tzinfo=UTC)
@@ -108,3 +112,46 @@ def test_what_is_available_under_the_limits_is_the_largest_debit_that_is_posted(
                 debit = payment(-amount, transaction_id="last", account_id=name)
                 after = post_messages(books, [debit], posted_at=now)
                 assert (not after.journal[name][-1].outcome.reason) == is_posted, (name, amount)
+
+
+def used(books: Books, account_id: str) -> Decimal:
+    """The sum of what was used of the account's limits."""
+    account = books.accounts.get(account_id)
+    return sum_of(each.used for each in account.limits) if account else Decimal(0)
+
+
+def test_a_reversal_gives_back_what_limits_counted_whatever_the_type() -> None:
+    """Each account gets limits with its opening. The reversal of a reversal gives nothing back: it counts again."""
+    ofs = ("debits", "credits")
+    rules = [{"name": of, "of": of, "per": "month", "time_zone": "UTC", "amount": 10**9} for of in ofs]
+    counted, given_back = set[str](), set[str]()
+
+    @settings(max_examples=4)
+    @given(days(everyday, "-500", "EUR"))
+    def gives_back(day: list[TransactionMessage]) -> None:
+        books = Books({}, {})
+        for number, message in enumerate(day):
+            before, now, later = books, *(timestamp(BEGIN + timedelta(milliseconds=number + more)) for more in (0, 1))
+            with contextlib.suppress(NotYet, InvalidMessage):  # a pool takes no limits
+                books = post_messages(before, [message], posted_at=now)
+                opened = books.accounts.keys() - before.accounts.keys()
+                books = post_messages(books, [limits_of(rules, "limits", name) for name in opened], posted_at=now)
+            kind, home_id = str(message.__struct_config__.tag), message.home_entry_id.account_id
+            for name in books.accounts if kind != "reverse" else ():
+                if used(books, name) > used(before, name):
+                    counted.add(kind)
+                    back = reversing(message.transaction_id, None, "back", name, home_id)
+                    after = post_messages(books, [back], posted_at=later)
+                    if after.journal[name][-1].outcome.reason is None:
+                        given_back.add(kind)
+                        assert used(after, name) == used(before, name), kind
+
+    gives_back()
+    assert given_back == counted
+    assert {"transaction", "transfer", "compound", "post_hold"} <= counted
+
+
+def test_limits_count_nothing_of_a_history() -> None:
+    """It was posted before any limit was set, so its reversals give nothing back."""
+    history = HistoricTransaction(transaction_id="t-1", account_id="a", amount=Decimal(-1), currency="EUR")
+    assert not history.is_counted

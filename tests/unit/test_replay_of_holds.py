@@ -436,6 +436,17 @@ def test_an_amount_of_more_decimals_than_the_account_has_is_found() -> None:
     ]
 
 
+def test_a_reversal_is_replayed_if_the_entry_of_its_original_cant_be_read() -> None:
+    """Whether bob's limit counted the transfer isn't known then. It gets nothing back."""
+    rule = {"name": "day", "of": "credits", "per": "day", "time_zone": "UTC", "amount": 100}
+    openings = [opening("-200", account_id=name) for name in ("alice", "bob")]
+    ledger = Ledger.of([*openings, samples.limits([rule], "l-1", "bob"), transfer(40, "x-1"), reversing("x-1")])
+    entry = ledger.entries[EntryId("alice", "x-1")]
+    damaged = ledger._replace(entries=ledger.entries | {entry.entry_id: replace(entry, request={"type": "transfer"})})
+    found = [each.what for each in damaged.mismatches() if each.account_id == "bob"]
+    assert found == ["unlike sides", "wrong request"]
+
+
 def held(remaining: str, until: str | None = None, hold_id: str = "h-1") -> dict[str, OpenHold]:
     return {hold_id: OpenHold(Decimal(remaining), until)}
 

@@ -144,6 +144,11 @@ class TransactionMessage(
         return self.door
 
     @property
+    def is_counted(self) -> bool:
+        """Whether limits count its amounts, and its reversal gives them back."""
+        return self.own_door is not Door.ADMINISTRATION
+
+    @property
     def account_ids(self) -> tuple[str, ...]:
         """The accounts that the message names. They are read, decided on and changed together."""
         named = [getattr(self, field) for field in self.account_fields]
@@ -256,10 +261,8 @@ class TransactionMessage(
         return plain_stand_in(account, mine)
 
     def limits_after(self, account: Account, amount: Decimal, context: Context) -> Limits:
-        """The account's limits after a posting with this effect on its balance. Nothing counts that comes by the
-        administration's queue.
-        """
-        if self.own_door is Door.ADMINISTRATION or not amount:
+        """The account's limits after a posting with this effect on its balance."""
+        if not self.is_counted or not amount:
             return account.limits
         return counted(account.limits, Of.DEBITS if amount < 0 else Of.CREDITS, amount.copy_abs())
 

@@ -21,6 +21,11 @@ class HistoricTransaction(AccountMessage, frozen=True, tag="historic_transaction
     amount: Decimal
     currency: Currency
 
+    @property
+    @override
+    def is_counted(self) -> bool:
+        return False  # it was posted before any limit was set
+
     @override
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
         [account] = accounts

@@ -152,12 +152,10 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         return UnknownTransaction(sentence)
 
 
-COUNTED_TYPES = ("transaction", "transfer", "compound", "post_hold")
-"""Those whose amounts limits count, beside the reversal of a reversal."""
-
-
 def _was_counted(entry: JournalEntry) -> bool:
-    return entry.request.get("type") in COUNTED_TYPES and not entry.request.get("forced")
+    from ledger.core.transaction_types import from_payload  # noqa: PLC0415 (the registry imports this type)
+
+    return from_payload(entry.request, entry.rules).is_counted
 
 
 def _is_reversal(entry: JournalEntry) -> bool:
