@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import engine
 from xdist.scheduler import LoadScopeScheduling
 
 import conditional_writes
@@ -41,6 +42,8 @@ settings.register_profile("searching", deadline=None, max_examples=5000)
 # `make mutations` needs no shortest failure.
 to_fail = {"phases": (Phase.explicit, Phase.generate), "suppress_health_check": list(HealthCheck)}
 settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=20, **to_fail)
+# Hypothesis would shrink a failure for 300 s. pytest's timeout, which is as long, would be reported instead of it.
+engine.MAX_SHRINKING_SECONDS = 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
