@@ -173,7 +173,10 @@ class Schedule:
         self.trace: list[Choice] = []
         self.outcomes: list[Outcome] = []
         self.trouble: Exception | None = None
-        """An error that says why no order can be made, as of a call that the engine doesn't answer. It may be caught."""
+        """An error that says why no order can be made, as of a call that the engine doesn't answer.
+
+        It may be caught.
+        """
 
     def run(self, workers: Sequence[Callable[[], Any]], most_faults: int) -> bool:
         """Runs the workers to their ends. Returns whether they came there: not if `choose` gave the order up."""
