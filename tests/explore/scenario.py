@@ -11,7 +11,7 @@ from conditional_writes.testing.wire import Call
 
 BUDGET = 6
 """Of the orders in `make test`. Some more are tried at random: as many. A scenario may need more for a planted race."""
-ALL_BUDGET = 20_000
+ALL_BUDGET = 40_000
 
 
 class Scenario(NamedTuple):

@@ -8,7 +8,7 @@ from tests.explore.scenario import ALL_BUDGET, Scenario
 from tests.explore.scenarios import exactly_once, messages
 from tests.support.reporting import Say
 
-pytestmark = pytest.mark.timeout(1800)  # with --all, three workers take 20,000 orders and more: ten minutes of CPU
+pytestmark = pytest.mark.timeout(1800)  # with --all, a scenario takes up to 40,000 orders: fifteen minutes of CPU
 
 
 def search(scenario: Scenario, every_case: bool, say: Say) -> None:
