@@ -33,7 +33,7 @@ UNTIL = "2026-05-01T00:00:00+00:00"
 def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.SearchStrategy[list[TransactionMessage]]:
     """Messages of ids of their own, after the openings of two accounts, one of a currency without minor units."""
     openings: list[TransactionMessage] = [opening(limit, "XAU", account_id=name) for name in ("alice", "bob")]
-    return that_refer(st.lists(messages, max_size=40).map(numbered)).map(lambda day: openings + day)
+    return that_refer(st.lists(messages, min_size=15, max_size=40).map(numbered)).map(lambda day: openings + day)
 
 
 @given(days(EVERYDAY, "-200") | days(EXTREME, "-9.9e125"), st.data())
