@@ -4,13 +4,16 @@ import re
 from decimal import Decimal
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import FieldInfo, fields, replace
 
 from conditional_writes import key
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
-from ledger.core.accounts import Account, Frozen, account_from_item, account_item
+from ledger.core.accounts import Account, AccountStatus, Frozen, account_from_item, account_item
 from ledger.core.holds import OpenHold
+from ledger.core.interest import Interest
 from ledger.core.journal import ACCOUNT_FIELDS, FORMAT, EntryId, Outcome, Sender, Sent, entry_from_item, entry_item
+from ledger.core.limits import AccountLimit, Limit, Of
+from ledger.core.pools import Pool
 from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES
@@ -26,12 +29,26 @@ HELD = replace(ALICE, held=Decimal("7.5"), holds=HOLDS, decimal_places=2)
 ACCOUNTS = {
     "of an earlier release": ALICE,
     "closed": CLOSED,
-    "posted": replace(ALICE, posted_at=NOW),
-    "with holds": HELD,
     "without holds, after it had some": replace(HELD, held=Decimal(0), holds={}),
-    "frozen": replace(ALICE, frozen=Frozen(credits=True)),
     "of a currency without decimals": replace(ALICE, decimal_places=0),
 }
+OF_EVERYTHING = Account(
+    account_id="alice",
+    balance=Decimal("12.5"),
+    overdraft_limit=Decimal(-50),
+    currency="EUR",
+    status=AccountStatus.OPEN,
+    version=7,
+    posted_at=NOW,
+    held=Decimal("7.5"),
+    holds=HOLDS,
+    decimal_places=2,
+    seal="seal",
+    frozen=Frozen(credits=True),
+    interest=Interest(Decimal("0.12"), Decimal(3)),
+    limits=(AccountLimit(Limit(name="most", of=Of.BALANCE, amount=Decimal(100))),),
+    pool=Pool(4, 4),
+)
 REVERSED = Reversed("alice", "t-1", Decimal("12.5"), 2, "r-2", 9)
 REDRIVEN = Sender(SENDER.sent, Sent("AROAEXAMPLE:shop", "m-0", "2026-01-30T12:00:00.000+00:00"))
 
@@ -40,6 +57,14 @@ REDRIVEN = Sender(SENDER.sent, Sent("AROAEXAMPLE:shop", "m-0", "2026-01-30T12:00
 def test_an_item_gives_its_account_back(account: Account) -> None:
     assert account_from_item(from_dynamodb(to_dynamodb(account_item(account)))) == account
     assert account_item(account).get("posted_at") == account.posted_at
+
+
+@pytest.mark.parametrize("field", fields(Account), ids=lambda field: field.name)
+def test_an_item_gives_each_field_of_an_account_back(field: FieldInfo) -> None:
+    name, expected = field.name, getattr(OF_EVERYTHING, field.name)
+    assert expected != field.default, f"{name} isn't in OF_EVERYTHING"
+    found = account_from_item(from_dynamodb(to_dynamodb(account_item(OF_EVERYTHING))))
+    assert getattr(found, name) == expected, f"account_item or account_from_item lacks {name}"
 
 
 def test_an_account_that_never_had_a_hold_has_no_attributes_of_them() -> None:
