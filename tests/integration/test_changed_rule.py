@@ -7,8 +7,8 @@ import pytest
 
 from ledger.core import transaction_types
 from ledger.core.accounts import Account
-from ledger.core.rules import Decision, RejectionReason, all_rejected
-from ledger.core.transaction_types import TRANSACTION_TYPES, Transfer
+from ledger.core.rules import RULES, Decision, RejectionReason, all_rejected
+from ledger.core.transaction_types import RULE_SETS, TRANSACTION_TYPES, Transfer
 from ledger.core.transaction_types.base import Context
 from tests.checkers.books import violations
 from tests.support.bodies import opening, openings, payment, transfer
@@ -27,19 +27,25 @@ class SmallTransfer(Transfer, frozen=True, tag="transfer"):
 CHANGED = TRANSACTION_TYPES | {"transfer": SmallTransfer}
 
 
+def test_the_last_rule_set_decides_and_has_todays_types() -> None:
+    assert max(RULE_SETS) == RULES
+    assert TRANSACTION_TYPES.items() <= RULE_SETS[RULES].items()
+
+
 def test_old_entries_are_judged_by_the_old_rule_and_new_ones_by_the_new_one(
     reconciled: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = reconciled
     ledger.post(*openings("alice", "bob"), payment("credit", 1000), transfer("old", 150), transfer("small", 10))
-    monkeypatch.setattr("ledger.fold.RULES", 2)
-    monkeypatch.setitem(transaction_types.RULE_SETS, 2, CHANGED)
+    monkeypatch.setattr("ledger.fold.RULES", RULES + 1)
+    monkeypatch.setitem(transaction_types.RULE_SETS, RULES + 1, CHANGED)
     monkeypatch.setitem(transaction_types._decoders, "transfer", msgspec.json.Decoder(SmallTransfer))
     ledger.post(transfer("new", 150), transfer("small too", 10), transfer("old", 150))
     assert ledger.results("old", "small", "new", "small too") == ["POSTED", "POSTED", "OVERDRAFT_LIMIT", "POSTED"]
-    assert [int(ledger.entry(name)["rules"]) for name in ("old", "small", "new", "small too")] == [1, 1, 2, 2]
+    rules = [int(ledger.entry(name)["rules"]) for name in ("old", "small", "new", "small too")]
+    assert rules == [RULES, RULES, RULES + 1, RULES + 1]
     assert mismatches(ledger.run(whole=True)) == ""
-    for number, types in {1: CHANGED, 2: TRANSACTION_TYPES}.items():  # By the wrong set each is wrong.
+    for number, types in {RULES: CHANGED, RULES + 1: TRANSACTION_TYPES}.items():  # By the wrong set each is wrong.
         with monkeypatch.context() as patched:
             patched.setitem(transaction_types.RULE_SETS, number, types)
             assert mismatches(ledger.run(number, whole=True)) == "alice: wrong decision; bob: wrong decision"
