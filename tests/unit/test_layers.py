@@ -156,6 +156,44 @@ def test_the_core_imports_python_msgspec_and_itself() -> None:
     assert not [name for name in outside if name != "ledger.core" and not name.startswith("ledger.core.")]
 
 
+IMPURE = {"os", "random", "secrets", "socket", "time", "uuid"}
+CLOCKS = {"now", "utcnow", "today"}
+
+
+def impure(source: str) -> set[str]:
+    """The module's imports for input and output, for chance or for the clock, and its readings of the clock."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                found |= {each.name for each in names if each.name.partition(".")[0] in IMPURE}
+            case ast.ImportFrom(module=str(name)) if name.partition(".")[0] in IMPURE:
+                found.add(name)
+            case ast.Call(func=ast.Attribute(attr=name)) if name in CLOCKS:
+                found.add(name)
+    return found
+
+
+def floats(source: str) -> set[str]:
+    """The module's floating-point numbers, and its conversions into them."""
+    nodes = ast.walk(ast.parse(source))
+    return {
+        ast.unparse(node)
+        for node in nodes
+        if isinstance(getattr(node, "value", None), float) or (isinstance(node, ast.Name) and node.id == "float")
+    }
+
+
+def test_the_core_reads_no_clock_and_does_no_io_and_decides_without_floats() -> None:
+    imports = [form.format(name) for name in IMPURE for form in ("import {}", "import {}.x", "from {} import x")]
+    assert all(map(impure, [*imports, *(f"x.{name}()" for name in CLOCKS)]))
+    assert all(map(floats, ("x + 0.5", "float(x)")))
+    for path in modules(LIBRARIES["ledger"] / "core"):
+        assert not impure(path.read_text()), path
+    for path in modules(LIBRARIES["ledger"] / "core" / "transaction_types"):
+        assert not floats(path.read_text()), path
+
+
 def test_the_core_counts_as_exactly_as_dynamodb_does_and_reserves_the_librarys_attributes() -> None:
     """The core has its own copy of the limits and the prefix, because it can't import them."""
     for name in ("prec", "Emin", "Emax", "traps", "rounding"):
