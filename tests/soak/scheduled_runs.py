@@ -17,8 +17,8 @@ from tests.support.deployed import changed_function, until
 from tools.local_aws.scheduler import function_name, queue_url, read_report, run_job, send
 from tools.local_aws.stack import Stack
 from tools.local_aws.tables import scan
+from tools.teller.job_records import JOBS
 
-JOBS = ("charge_overdraft_interest", "expire_holds", "reconcile_accounts")
 TIMEOUT_SECONDS, VISIBILITY_SECONDS = 20, 25
 SENT_AGAIN_AFTER_SECONDS = 30
 FIRST_SCHEDULED_TIME = datetime(2026, 4, 1, 2, tzinfo=UTC)
@@ -43,7 +43,7 @@ class ScheduledRuns:
         """Delivers the jobs' events for the next day. Returns the scheduled time."""
         scheduled_time = FIRST_SCHEDULED_TIME + timedelta(days=len(self.times))
         self.times.append(scheduled_time)
-        for job in JOBS * 2:
+        for job in [*JOBS, *JOBS]:
             send(self.deployed, job, scheduled_time)
         return scheduled_time
 

@@ -20,12 +20,11 @@ from tools.local_aws.consumers import EVERYTHING, Consumer, new_consumer
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
 from tools.local_aws.stack import Stack, publish, unqualified
 from tools.local_aws.tables import Tables, scan
+from tools.teller.job_records import JOBS
 from tools.teller.message_files import queue_of
 
 NEVER = "at(2099-01-01T00:00:00)"
-PARAMETERS = dict.fromkeys(("ReconcileSchedule", "InterestSchedule", "ExpireHoldsSchedule"), NEVER) | {
-    "MaximumConcurrency": 2
-}
+PARAMETERS = {job.schedule_parameter: NEVER for job in JOBS.values()} | {"MaximumConcurrency": 2}
 """The stack's: no job runs in the midst of a test, and few processes have to start, each of which takes seconds."""
 ROOTS_BUCKET = "roots-of-the-ledger"
 

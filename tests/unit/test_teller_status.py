@@ -1,5 +1,6 @@
 """The troubles that `teller status` names, and its figures by CloudWatch."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -124,6 +125,11 @@ def test_the_figures_on_aws_are_the_sums_and_the_latest_ages_of_the_metrics(clou
     assert found.came == {"transactions": 9, "administration": 0, "profiles": 0}
     assert found.oldest_message_seconds == {"transactions": 12, "administration": None, "profiles": None}
     assert found.oldest_outcome_seconds == 1
+
+
+def test_the_command_knows_the_jobs_of_the_templates_schedules() -> None:
+    inputs = [json.loads(each["Target"]["Input"]) for each in resources("AWS::Scheduler::Schedule").values()]
+    assert {each["job"] for each in inputs} == JOBS.keys()
 
 
 def test_what_the_command_knows_of_the_template_is_there() -> None:

@@ -36,6 +36,7 @@ from tools.local_aws.spinner import at_work
 from tools.local_aws.tables import Tables
 from tools.local_aws.up import first_commands
 from tools.teller.deployment import Deployment
+from tools.teller.job_records import JOBS
 from tools.teller.letters import QueueName, in_general, look
 from tools.teller.message_files import queue_of
 from tools.teller.message_queues import MessageQueue
@@ -200,7 +201,7 @@ def _send(deployed: stack.Stack, *messages: Sequence[tuple[MessageQueue, str]]) 
 def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
     """Returns a sentence for each violation."""
     found = []
-    for name in ("expire_holds", "charge_overdraft_interest", "reconcile_accounts"):
+    for name in reversed(JOBS):  # the reconciliation is the last
         reports = [scheduler.run_job(deployed, name, NIGHT) for _ in range(2)]
         console.print(f"   {name:<27}done, and the second message did nothing")
         if reports[0] != reports[1]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tools.teller.job_records import JOBS
 from tools.teller.verify.code import check_code
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, different
@@ -99,8 +100,8 @@ def _check_alarms(run: Run, step: Step) -> None:
 
 
 def concurrency_of(parameters: dict[str, str]) -> int:
-    """The executions at once: of two queues and the administration's, and of three jobs, two each."""
-    return 2 * int(parameters["MaximumConcurrency"]) + 2 + 3 * 2 + OF_OTHERS
+    """The executions at once: of two queues and the administration's, and of the jobs, two each."""
+    return 2 * int(parameters["MaximumConcurrency"]) + 2 + 2 * len(JOBS) + OF_OTHERS
 
 
 def _not_kept(run: Run) -> Iterator[str]:
