@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.core.outcome_events import NotAJournalEntry, outcome_event, refusal_event
+from ledger.core.rules import RULES
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import samples
@@ -48,7 +49,7 @@ def test_an_event_has_the_entrys_ids_its_outcome_and_its_request() -> None:
         "home_account_id": "alice",
         "transaction_id": "t-1",
         "sent": asdict(samples.SENDER.sent),
-        "rules": 1,
+        "rules": RULES,
         "seal": entry.seal,
         "status": "POSTED",
         "reason": None,
