@@ -8,7 +8,8 @@ from typing import NamedTuple
 from conditional_writes.core.items import Item
 from ledger.checkpoints import RECORD
 from ledger.core.accounts import AccountStatus
-from ledger.core.transaction_types import ChargeInterest, from_payload
+from ledger.core.replay import from_payload
+from ledger.core.transaction_types import ChargeInterest
 from tests.checkers.books import Books, state_of
 
 type Records = Mapping[str, Item]

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ledger.core.rules import RULES
 from tests.checkers.books import violations
 from tests.support.bodies import (
     expire_hold,
@@ -96,3 +97,14 @@ def test_limits_and_forced_debits_are_replayed_as_they_were_decided(reconciled: 
     assert mismatches(reconciled.run()) == ""
     reconciled.change_account("bob", limits=[CEILING | {"amount": "1_0"}])
     assert reconciled.returned(payment("t-8", 1, "bob")), "nothing is decided on a damaged limit"
+
+
+def test_a_reversal_comes_again_while_its_originals_rule_set_is_unknown(reconciled: Reconciled) -> None:
+    """During a deployment: a function of the earlier release can't know whether limits count the original."""
+    limits = {"type": "set_limits", "account_id": "alice", "transaction_id": "l-1", "limits": [DAY]}
+    reconciled.post_at(YEAR_2020, *openings("alice"), payment("t-0", 500), limits, payment("t-1", -60))
+    reconciled.change_entry("t-1", rules=RULES + 1)
+    assert reconciled.returned(reverse("r-1", of_transaction_id="t-1"))
+    reconciled.change_entry("t-1", rules=RULES)
+    assert not reconciled.returned(reverse("r-1", of_transaction_id="t-1"))
+    assert reconciled.results("r-1") == ["POSTED"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conditional_writes.core.items import MAXIMUM_ITEM_BYTES, item_bytes
-from ledger.core.transaction_types import from_payload
+from ledger.core.replay import from_payload
 from tests.checkers.books import violations
 from tests.support.bodies import Body, opening, openings, payment, post_hold, reverse, set_shards, transfer
 from tests.support.ledger import Ledger

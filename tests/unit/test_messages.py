@@ -17,14 +17,8 @@ from msgspec.structs import replace
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.transaction_types import (
-    TRANSACTION_TYPES,
-    ChargeInterest,
-    ExpireHold,
-    Transaction,
-    decode,
-    from_payload,
-)
+from ledger.core.replay import from_payload
+from ledger.core.transaction_types import TRANSACTION_TYPES, ChargeInterest, ExpireHold, Transaction, decode
 from ledger.core.transaction_types.base import NumberRange, TransactionMessage
 from tests.support import refusals
 from tests.support.numbers import exact_numbers

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby, islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from msgspec import Struct, ValidationError
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from ledger.core.accounts import CLOCK_SKEW, Account, AccountStatus, time_of
@@ -24,9 +24,9 @@ from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_
 from ledger.core.pools import opened_shard, pool_of
 from ledger.core.reason_codes import InvalidMessage, NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
-from ledger.core.rules import Decision, RejectionReason, Status
+from ledger.core.rules import RULES, Decision, RejectionReason, Status
 from ledger.core.totals import ReversalSum
-from ledger.core.transaction_types import RULE_SETS, from_payload
+from ledger.core.transaction_types import RULE_SETS
 from ledger.core.transaction_types.base import Context, TransactionMessage, outcome_of
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 from ledger.core.transaction_types.import_account import ImportAccount
@@ -75,6 +75,11 @@ def _referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
 
 UNREADABLE = (ValidationError, KeyError, TypeError)
 """Errors of a request that is none."""
+
+
+def from_payload(payload: dict[str, Any], rules: int = RULES) -> TransactionMessage:
+    """The transaction whose `canonical_payload()` this is, to be decided by the rule set of this number."""
+    return convert(payload, RULE_SETS[rules][payload["type"]])
 
 
 def _message_in(entry: JournalEntry) -> TransactionMessage:

@@ -59,11 +59,6 @@ RULE_SETS: dict[int, dict[str, type[TransactionMessage]]] = {
 """Every rule set that ever decided, by its number. docs/extending.md says how a rule is changed."""
 
 
-def from_payload(payload: dict[str, Any], rules: int = RULES) -> TransactionMessage:
-    """The transaction whose `canonical_payload()` this is, to be decided by the rule set of this number."""
-    return msgspec.convert(payload, RULE_SETS[rules][payload["type"]])
-
-
 def decode(body: str) -> TransactionMessage:
     """The transaction in a message's body. Raises InvalidMessage."""
     envelope = decode_json(body, _envelope_decoder)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, Inexact
 from typing import Self, override
 
+from msgspec import convert
 from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
@@ -153,9 +154,9 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
 
 
 def _was_counted(entry: JournalEntry) -> bool:
-    from ledger.core.transaction_types import from_payload  # noqa: PLC0415 (the registry imports this type)
+    from ledger.core.transaction_types import RULE_SETS  # noqa: PLC0415 (the registry imports this type)
 
-    return from_payload(entry.request, entry.rules).is_counted
+    return convert(entry.request, RULE_SETS[entry.rules][entry.request["type"]]).is_counted
 
 
 def _is_reversal(entry: JournalEntry) -> bool:
