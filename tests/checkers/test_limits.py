@@ -147,7 +147,7 @@ def test_a_reversal_gives_back_what_limits_counted_whatever_the_type() -> None:
                         assert used(after, name) == used(before, name), kind
 
     gives_back()
-    assert given_back == counted
+    assert given_back == counted - {"hold"}  # nothing reverses a hold, which a limit of a number may count
     assert {"transaction", "transfer", "compound", "post_hold"} <= counted
 
 
