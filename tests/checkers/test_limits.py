@@ -18,8 +18,8 @@ from ledger.core.values import sum_of
 from tests.checkers.books import Books, violations
 from tests.checkers.small_books import post_messages
 from tests.checkers.test_oracle import days, everyday
+from tests.support.samples import hold, opening, payment, reversing, voiding
 from tests.support.samples import limits as limits_of
-from tests.support.samples import opening, payment, reversing
 from tests.support.strategies import ZONES
 
 BEGIN = datetime(2026, 3, 27, tzinfo=UTC)
@@ -155,3 +155,10 @@ def test_limits_count_nothing_of_a_history() -> None:
     """It was posted before any limit was set, so its reversals give nothing back."""
     history = HistoricTransaction(transaction_id="t-1", account_id="a", amount=Decimal(-1), currency="EUR")
     assert not history.is_counted
+
+
+def test_a_limit_of_a_number_does_not_count_the_end_of_a_hold() -> None:
+    """It moves nothing."""
+    rule = {"name": "few", "of": "credits", "per": "month", "time_zone": "UTC", "number": 9}
+    placed = [opening(-9), limits_of([rule], "limits", "alice"), hold(5), voiding()]
+    assert used(post_messages(Books({}, {}), placed, posted_at=timestamp(BEGIN)), "alice") == 0

@@ -17,6 +17,8 @@ from ledger.core.mismatches import LONGEST_SENTENCE, difference
 from ledger.core.replay import Needs, Replay
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers.books import Books
+from tests.checkers.small_books import post_messages
 from tests.support import samples
 from tests.support.numbers import exact_numbers
 from tests.support.replaying import Ledger
@@ -436,15 +438,22 @@ def test_an_amount_of_more_decimals_than_the_account_has_is_found() -> None:
     ]
 
 
-def test_a_reversal_is_replayed_if_the_entry_of_its_original_cant_be_read() -> None:
-    """Whether bob's limit counted the transfer isn't known then. It gets nothing back."""
+def test_a_reversal_is_replayed_whether_or_not_the_entry_of_its_original_can_be_read() -> None:
+    """If it can't, nobody knows whether bob's limit counted the transfer. The limit gets nothing back then."""
     rule = {"name": "day", "of": "credits", "per": "day", "time_zone": "UTC", "amount": 100}
     openings = [opening("-200", account_id=name) for name in ("alice", "bob")]
-    ledger = Ledger.of([*openings, samples.limits([rule], "l-1", "bob"), transfer(40, "x-1"), reversing("x-1")])
-    entry = ledger.entries[EntryId("alice", "x-1")]
+    books = post_messages(Books({}, {}, {}), [*openings, samples.limits([rule], "l-1", "bob")], posted_at=NOW)
+    ledger = Ledger.with_books(post_messages(books, [transfer(40, "x-1"), reversing("x-1")], posted_at=LATER))
+    assert [each.used for each in ledger.accounts["bob"].limits] == [0]
+    assert ledger.mismatches() == []
+    entry = ledger.entries.pop(EntryId("alice", "x-1"))
+    assert found_of(ledger, "bob") == ["one-sided transfer", "wrong decision", "changed account"]
     damaged = ledger._replace(entries=ledger.entries | {entry.entry_id: replace(entry, request={"type": "transfer"})})
-    found = [each.what for each in damaged.mismatches() if each.account_id == "bob"]
-    assert found == ["unlike sides", "wrong request"]
+    assert found_of(damaged, "bob") == ["unlike sides", "wrong request", "changed account"]
+
+
+def found_of(ledger: Ledger, account_id: str) -> list[str]:
+    return [each.what for each in ledger.mismatches() if each.account_id == account_id]
 
 
 def held(remaining: str, until: str | None = None, hold_id: str = "h-1") -> dict[str, OpenHold]:
