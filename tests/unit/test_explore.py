@@ -56,6 +56,11 @@ class Accounts(VersionedTable):
         for account in accounts:
             self.put(account, 1)
 
+    def put_in_a_transaction(self, balance: int, *accounts: str) -> None:
+        items = [{"id": {"S": account}, "balance": {"N": str(balance)}} for account in accounts]
+        puts: Any = [{"Put": {"TableName": "Accounts", "Item": item}} for item in items]
+        self.client.transact_write_items(TransactItems=puts)
+
 
 def naive(accounts: Accounts) -> None:
     accounts.put("alice", accounts.balance() + 1)
@@ -82,8 +87,8 @@ def seen(look: Callable[[Accounts, list[Outcome]], object], *workers: Any, **opt
     return found
 
 
-def explored(*workers: Any, check: Any = lambda *_: True, **options: Any) -> Explored:
-    return explore(*workers, setup=Accounts, check=check, **options)
+def explored(*workers: Any, setup: Any = Accounts, check: Any = lambda *_: True, **options: Any) -> Explored:
+    return explore(*workers, setup=setup, check=check, **options)
 
 
 def test_a_lost_update_is_found_made_short_and_found_again_by_its_script() -> None:
@@ -212,9 +217,7 @@ def test_a_batch_may_be_read_one_item_after_the_other() -> None:
         read_ones.add(tuple(sorted((item["id"]["S"], item["balance"]["N"]) for item in found)))
 
     def write(accounts: Accounts) -> None:
-        items = [{"id": {"S": name}, "balance": {"N": "1"}} for name in ("alice", "bob")]
-        puts = [{"Put": {"TableName": "Accounts", "Item": item}} for item in items]
-        accounts.client.transact_write_items(TransactItems=puts)
+        accounts.put_in_a_transaction(1, "alice", "bob")
 
     whole = {(("alice", "0"),), (("alice", "1"), ("bob", "1"))}
     assert explored(read, write, faults=()).is_complete
@@ -267,28 +270,17 @@ def test_a_scan_may_come_to_items_one_after_the_other_and_has_all_of_them() -> N
         return accounts
 
     def write(accounts: Accounts) -> None:
-        items = [{"id": {"S": name}, "balance": {"N": "9"}} for name in ("alice", "bob")]
-        puts = [{"Put": {"TableName": "Accounts", "Item": item}} for item in items]
-        accounts.client.transact_write_items(TransactItems=puts)
-
-    answers, sums = set(), set()
-
-    def note(_: Accounts, outcomes: list[Outcome]) -> None:
-        answers.add(outcomes[0].value)
-
-    assert explore(read, setup=setup, check=note, faults=[Fault.TORN]).is_complete
-    assert len(answers) == 1
+        accounts.put_in_a_transaction(9, "alice", "bob")
 
     def total(accounts: Accounts) -> int:
         return sum(int(item["balance"]["N"]) for item in scanned(accounts)["Items"])
 
-    def add(_: Accounts, outcomes: list[Outcome]) -> None:
-        sums.add(outcomes[0].value)
+    def answer(_: Accounts, outcomes: list[Outcome]) -> Any:
+        return outcomes[0].value
 
-    assert explore(total, write, setup=setup, check=add, faults=[]).is_complete
-    assert sums == {2, 19}
-    assert explore(total, write, setup=setup, check=add, faults=[Fault.TORN]).is_complete
-    assert sums > {2, 19}
+    assert len(seen(answer, read, setup=setup, faults=[Fault.TORN])) == 1
+    assert seen(answer, total, write, setup=setup, faults=[]) == {2, 19}
+    assert seen(answer, total, write, setup=setup, faults=[Fault.TORN]) > {2, 19}
 
 
 def test_an_item_of_a_batch_may_be_left_unprocessed() -> None:
@@ -327,11 +319,9 @@ def test_a_transaction_of_reads_conflicts_with_a_write() -> None:
 
 
 def test_while_a_client_waits_for_a_lost_answer_a_lease_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the other worker reads is none of the first one's items."""
+    """The two workers read and write no common item before that."""
     monkeypatch.setattr(exploring, "SAMPLED", 0)
-
     client = Engine().client(retries={"total_max_attempts": 1})
-    ends = set()
 
     def holder(accounts: Accounts) -> None:
         accounts.touch("bob")
@@ -346,11 +336,8 @@ def test_while_a_client_waits_for_a_lost_answer_a_lease_may_end(monkeypatch: pyt
         engine.attach(client)
         return Accounts(engine)
 
-    def check(accounts: Accounts, _: object) -> None:
-        ends.add(accounts.balance())
-
-    assert explore(holder, taker, setup=setup, check=check, faults=[Fault.LOST]).is_complete
-    assert ends == {1, 2}
+    found = seen(lambda accounts, _: accounts.balance(), holder, taker, setup=setup, faults=[Fault.LOST])
+    assert found == {1, 2}
 
 
 def test_writes_that_are_delayed_together_all_take_effect() -> None:

@@ -12,9 +12,6 @@ from typing import Any
 from unittest import mock
 
 _active = threading.Lock()
-_OF_NOW: dict[str, Any] = {name: getattr(time, name) for name in ("gmtime", "localtime", "ctime")}
-"""Functions of seconds. Without any they take those of now."""
-_strftime = time.strftime
 
 
 class Clock:
@@ -49,11 +46,9 @@ class Clock:
     def now(self, tz: tzinfo | None = None) -> datetime:
         return datetime.fromtimestamp(self.time(), tz)
 
-    def _of_now(self) -> Any:
-        def by_this(function: Callable[[float], Any]) -> Callable[..., Any]:
-            return lambda seconds=None: function(self.time() if seconds is None else seconds)
-
-        return {name: by_this(function) for name, function in _OF_NOW.items()}
+    def _of_now(self, function: Callable[[float], Any]) -> Callable[..., Any]:
+        """A function of seconds, which takes those of this clock if it is given none."""
+        return lambda seconds=None: function(self.time() if seconds is None else seconds)
 
     @contextlib.contextmanager
     def simulated_time(self) -> Iterator["Clock"]:
@@ -66,6 +61,7 @@ class Clock:
         """
         if not _active.acquire(blocking=False):
             raise RuntimeError("another clock is simulated in this process")
+        strftime = time.strftime
         try:
             with (
                 mock.patch.multiple(
@@ -75,9 +71,11 @@ class Clock:
                     monotonic=self.monotonic,
                     time_ns=lambda: round(self.time() * 1e9),
                     monotonic_ns=lambda: round(self.monotonic() * 1e9),
-                    strftime=lambda form, at=None: _strftime(form, time.localtime() if at is None else at),
+                    gmtime=self._of_now(time.gmtime),
+                    localtime=self._of_now(time.localtime),
+                    ctime=self._of_now(time.ctime),
+                    strftime=lambda form, at=None: strftime(form, time.localtime() if at is None else at),
                 ),
-                mock.patch.multiple(time, **self._of_now()),
                 _waits_of_loops(self),
                 _methods_of_datetime(
                     now=lambda tz=None: self.now(tz),

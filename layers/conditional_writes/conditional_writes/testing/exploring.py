@@ -187,9 +187,6 @@ class _Runner[World]:
             random.seed("workers")
             schedule = Schedule(engine.database, engine.execute, choose, self._faults)
             was_finished = schedule.run([_bound(worker, world) for worker in self._workers], self._most_faults)
-            for outcome in schedule.outcomes:
-                if isinstance(outcome.error, Stuck):
-                    raise outcome.error
             if schedule.trouble is not None:
                 raise schedule.trouble
             failure = self._failure(world, schedule.outcomes) if was_finished else None
@@ -214,21 +211,22 @@ class _Runner[World]:
         candidates = shorter(words)
         while tries and (candidate := next(candidates, None)) is not None:
             tries -= 1
-            try:
-                again = self.run(scripted(candidate))
-            except Stuck:  # as a worker that waits for another's write, which this order leaves out
-                continue
-            if again.failure is not None and weight(again.trace) < weight(ran.trace):
+            again = self._run_again(candidate)
+            if again and again.failure is not None and weight(again.trace) < weight(ran.trace):
                 ran, words = again, [choice.word for choice in again.trace]
                 candidates = shorter(words)
         for length in range(len(words)):  # the rest follows by itself
-            try:
-                again = self.run(scripted(words[:length]))
-            except Stuck:
-                continue
-            if again.failure is not None and weight(again.trace) <= weight(ran.trace):
+            again = self._run_again(words[:length])
+            if again and again.failure is not None and weight(again.trace) <= weight(ran.trace):
                 raise Violation(" ".join(words[:length]), again.failure, again.trace, orders)
         raise Violation(" ".join(words), str(ran.failure), ran.trace, orders)
+
+    def _run_again(self, words: Sequence[str]) -> _Ran | None:
+        """None for an order that never ends, as if a worker waits for a write that it leaves out."""
+        try:
+            return self.run(scripted(words))
+        except Stuck:
+            return None
 
 
 def _check_worker(worker: Any) -> None:

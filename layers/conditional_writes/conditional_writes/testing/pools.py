@@ -16,7 +16,7 @@ from conditional_writes.testing.schedule import Stuck, current
 
 @dataclass
 class _Pool:
-    """What was submitted to a pool: all futures, and the calls that no thread has begun."""
+    """The futures of a pool's calls, and the calls that no thread has begun."""
 
     futures: list[Future[Any]] = field(default_factory=list)
     waiting: deque[tuple[Future[Any], Callable[[], Any]]] = field(default_factory=deque)
@@ -24,10 +24,9 @@ class _Pool:
 
     def work(self, pool: ThreadPoolExecutor) -> None:
         """A thread of the pool, until nothing waits."""
-        begun: Any = pool
         try:
-            if begun._initializer is not None:
-                begun._initializer(*begun._initargs)
+            if pool._initializer is not None:
+                pool._initializer(*pool._initargs)
             while self.waiting:
                 _finish(*self.waiting.popleft())
         except BaseException as error:  # noqa: BLE001 (the initializer's: no call of the pool can be made)

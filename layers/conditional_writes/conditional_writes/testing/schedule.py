@@ -218,6 +218,8 @@ class Schedule:
                 outcome = Outcome(worker(), None)
             except BaseException as error:  # noqa: BLE001 (it is the outcome)
                 outcome = Outcome(None, error)
+                if isinstance(error, Stuck):
+                    self.trouble = self.trouble or error
             # A dead process has no other outcome, whatever its code makes of Killed, as asyncio.gather does.
             self.outcomes[number] = Outcome(None, Killed()) if process.is_dead else outcome
 
@@ -496,8 +498,10 @@ def _joined(call: Call, answers: Sequence[AWSResponse]) -> AWSResponse:
                 body[name].setdefault(table, []).extend(items)
         for table, keys in other.get("UnprocessedKeys", {}).items():
             body["UnprocessedKeys"].setdefault(table, keys | {"Keys": []})["Keys"] += keys["Keys"]
-        body.pop("LastEvaluatedKey", None)
-        body |= {name: other[name] for name in {"LastEvaluatedKey"} & other.keys()}
+        if "LastEvaluatedKey" in other:
+            body["LastEvaluatedKey"] = other["LastEvaluatedKey"]
+        else:
+            body.pop("LastEvaluatedKey", None)
     return wire.answer(call, 200, body)
 
 
