@@ -108,3 +108,10 @@ def test_a_reversal_comes_again_while_its_originals_rule_set_is_unknown(reconcil
     reconciled.change_entry("t-1", rules=RULES)
     assert not reconciled.returned(reverse("r-1", of_transaction_id="t-1"))
     assert reconciled.results("r-1") == ["POSTED"]
+
+
+def test_without_limits_nobody_asks_whether_a_reversals_original_was_counted(reconciled: Reconciled) -> None:
+    reconciled.post(*openings("alice"), payment("t-1", 60))
+    reconciled.change_entry("t-1", rules=RULES + 1)
+    assert not reconciled.returned(reverse("r-1", of_transaction_id="t-1"))
+    assert reconciled.results("r-1") == ["POSTED"]
