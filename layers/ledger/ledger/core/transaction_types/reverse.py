@@ -133,7 +133,7 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         entry = context.find_entry(entry_id)
         if entry and _is_reversal(entry):
             return super().limits_after(account, amount, context)
-        if entry is None or not amount or not account.limits or not _was_counted(entry):
+        if entry is None or not _was_counted(entry) or not amount:
             return account.limits
         of = Of.DEBITS if amount > 0 else Of.CREDITS
         return given_back(account.limits, of, amount.copy_abs(), entry.outcome.posted_at)
